@@ -20,7 +20,7 @@ from runtime.core.documents.blobs import Blob
 from runtime.core.documents.continuations import Brief, Conversations
 from runtime.core.run.accounting import advance_clock, exhausted_at
 from runtime.core.run.continuation import Continuation, Phase, in_doubt, replace, status_of
-from runtime.core.run.events import Compacted
+from runtime.core.run.events import Compacted, ToolStarted
 from runtime.core.run.reducer import Entry
 from runtime.core.values.ids import ROOT, depth_of
 from runtime.errors import LeaseLost
@@ -140,7 +140,10 @@ class StepWriter:
         if not in_doubt(now):
             return ()
         if self._late[0] != self._signal_version:
-            self._late = self._signal_version, self._late_outcomes()
+            outcomes = self._ask(late_outcomes.read_for_run, now.run)
+            for problem in outcomes.forged:
+                log.critical("Run %s: late outcome ignored: %s", now.run, problem)
+            self._late = self._signal_version, outcomes.genuine
         return self._late[1]
 
     def kept_parts(self) -> dict[str, PartialReplyRow]:
@@ -156,10 +159,11 @@ class StepWriter:
 
     def commit(self, records: Records, now: Continuation, *, release: bool) -> steps.CommitResult:
         """Write the records as one step, which leads to `now`. Raises LeaseLost or Tampered, with nothing written."""
-        blobs = self._contents.write(records.blobs)
+        blobs = self._contents.write(tuple(records.blobs)) if records.blobs else ()
         step = self._step(records, now, blobs, release=release)
         # Postgres may have been restored to a state before the use; the ledger is a file of its own.
-        used_approvals.require_unspent(self.now.run, step.spent)
+        if step.spent:
+            used_approvals.require_unspent(self.now.run, step.spent)
         started = heartbeat.elapsed()
         result = self._write(records, step, itertools.count())
         if result is not steps.CommitResult.WRITTEN:
@@ -179,9 +183,9 @@ class StepWriter:
 
         Return the error if the tool's writes were rolled back. Raises LeaseLost.
         """
-        blobs = self._contents.write(records.blobs, waits=False)
+        blobs = self._contents.write(tuple(records.blobs), waits=False)
         step, started = self._step(records, now, blobs, release=False), heartbeat.elapsed()
-        problem = result.commit(step, self._outcomes(records, step))
+        problem = result.commit(step, self._parts(records, step))
         if isinstance(problem, LeaseLost):
             raise problem
         if problem is not None and not self._is_written(step):
@@ -209,12 +213,6 @@ class StepWriter:
         with pool.pooled() as connection:
             return query(connection, *args, **kwargs)
 
-    def _late_outcomes(self) -> tuple[LateOutcomeRow, ...]:
-        outcomes = self._ask(late_outcomes.read_for_run, self.now.run)
-        for problem in outcomes.forged:
-            log.critical("Run %s: late outcome ignored: %s", self.now.run, problem)
-        return outcomes.genuine
-
     @retried
     def _is_written(self, step: steps.Step) -> bool:
         with pool.pooled() as connection, connection.transaction():
@@ -222,9 +220,8 @@ class StepWriter:
 
     def _committed(self, step: steps.Step, records: Records, started: float) -> None:
         failpoints.hit("committed", step.kind, step.depth)
-        self._claimed.measures.add_step(
-            heartbeat.elapsed() - started, records.events, step.state, self.now
-        )
+        elapsed = heartbeat.elapsed() - started
+        self._claimed.measures.add_step(elapsed, records.events, step.state, self.now)
         self.now = step.state
         if self._claimed.claim.lost_leases and not step.release and self._yielding.take_losses():
             self._ask(leases.clear_losses, self._claimed.claim)
@@ -248,34 +245,36 @@ class StepWriter:
     ) -> steps.Step:
         if self._conversations.position > len(self._rows):
             self._conversations.reset()  # they have read the entry of a step that was not written
-        position, events = self.now.position + 1, records.events
-        written = Entry(at=self.clock(), events=events)
+        position, last = self.now.position + 1, records.events[-1]
+        written = Entry(at=self.clock(), events=tuple(records.events))
         entry = journal.sign(self.now.run, position, self.now.head, written)
         now = advance_clock(
             self.now, replace(after, position=position, head=entry.seal.mac), written.at
         )
-        pins = bool(records.of(Compacted)) and not now.ended
-        continuation = self._continuation(now, entry, pins=pins, release=release)
+        ended = now.ended
+        pins = Compacted in records.by_type and not ended
         return steps.Step(
             claim=self._claimed.claim,
             state=now,
-            kind=events[-1].type,
-            depth=depth_of(getattr(events[-1], "frame", ROOT)),
+            kind=last.type,
+            depth=depth_of(getattr(last, "frame", ROOT)),
             entry=entry,
             status=status_of(now, leased=not release),
             output=json.dumps(now.outcome) if now.phase is Phase.COMPLETED else None,
             reason=now.outcome if now.phase in (Phase.FAILED, Phase.CANCELLED) else None,
             awaits=now.outage_error,
             unheard=len(now.unheard),
-            ended=now.ended,
+            ended=ended,
             release=release,
             due=self._due(now) if release else None,
             signal_version=self._signal_version,
-            continuation=continuation,
+            continuation=(
+                None if ended else self._continuation(now, entry, pins=pins, release=release)
+            ),
             pins=pins,
             signals=tuple(records.signals),
             blobs=blobs,
-            spent=records.spent(after),
+            spent=records.spent(after) if ToolStarted in records.by_type else (),
             ended_replies=tuple(sorted(records.ended_replies)),
             **records.parts(self.now, now),
         )
@@ -287,17 +286,13 @@ class StepWriter:
         covered, tail = self._sizes.covered, self._sizes.tail + len(entry.body)
         if pins:
             return Brief(state=now)
-        if now.ended or not continuations.needs_brief(covered, tail, release=release):
+        if not continuations.needs_brief(covered, tail, release=release):
             return None
-        if (brief := self._brief(now, entry)) is not None:
-            return brief
-        return Brief(state=now) if continuations.needs_rewrite(covered, tail) else None
-
-    def _brief(self, now: Continuation, entry: journal.SignedEntry) -> Brief | None:
-        """Read the new entries into the conversations, up to this one, and return the brief state or None."""
         for _, body, *_ in (*self._rows[self._conversations.position :], entry.row):
             self._conversations.read(body)
-        return self._conversations.brief(now)
+        if (brief := self._conversations.brief(now)) is not None:
+            return brief
+        return Brief(state=now) if continuations.needs_rewrite(covered, tail) else None
 
     @retried
     def _write(
@@ -306,51 +301,39 @@ class StepWriter:
         if not step.closed:
             # One prepared statement in autocommit: a transaction with the ORM costs about twice as much.
             with pool.pooled() as connection:
-                extra_statements = self._open_requests(
-                    connection, records, read=self._take_read(records)
-                )
-                extra_statements += self._outcomes(records, step)
-                return steps.commit(connection, step, extra_statements, prepare=True)
+                parts = self._parts(records, step, connection)
+                return steps.commit(connection, step, parts, prepare=True)
         with transaction.atomic():
             connection = pool.djangos()
             if next(tries) and steps.written_after_wait(connection, step):
-                return (
-                    steps.CommitResult.WRITTEN
-                )  # by the attempt before, whose COMMIT was interrupted
+                # By the attempt before, whose COMMIT was interrupted.
+                return steps.CommitResult.WRITTEN
             for reason, gates in records.closed.items():
                 self._approvals.close(run=self.now.run, gates=gates, actor=None, reason=reason)
-            extra_statements = self._open_requests(
-                connection, records, read=None
-            )  # its audit rows are newer
-            extra_statements += self._outcomes(records, step)
-            result = steps.commit(connection, step, extra_statements, prepare=False)
+                self._read = None  # its audit rows are newer
+            parts = self._parts(records, step, connection)
+            result = steps.commit(connection, step, parts, prepare=False)
             transaction.set_rollback(result is not steps.CommitResult.WRITTEN)
             return result
 
-    def _take_read(self, records: Records) -> Any:
-        """Return what the claim has read, once: a step that opens gates, or a faster one, adds audit rows."""
-        if not records.snapshots:
-            return None
-        read, self._read = self._read, None
-        return read
-
-    def _open_requests(
-        self, connection: Connection, records: Records, *, read: Any
+    def _parts(
+        self, records: Records, step: steps.Step, connection: Connection | None = None
     ) -> tuple[StatementPart, ...]:
-        """Return the parts that write the approval requests, if gates open."""
-        snapshots = records.snapshots
-        if not snapshots:
-            return ()
-        return self._approvals.open(
-            connection, snapshots, origin=self._origin, at=self.clock(), read=read
-        )
+        """Return the parts that write the requests of opened gates, and the outcomes of decided calls.
 
-    def _outcomes(self, records: Records, step: steps.Step) -> tuple[StatementPart, ...]:
-        """Return the parts that record the outcomes of decided calls, if any ends."""
+        A tool's own transaction, which has no `connection` here, opens no gate.
+        """
+        parts: tuple[StatementPart, ...] = ()
+        if records.snapshots and connection is not None:
+            # Once: a step that opens gates, or a faster one, adds audit rows.
+            read, self._read = self._read, None
+            parts = self._approvals.open(
+                connection, records.snapshots, origin=self._origin, at=self.clock(), read=read
+            )
         ended = records.ended(self.now)
-        if not ended:
-            return ()
-        return self._approvals.outcomes(ended, position=step.entry.position)
+        if ended:
+            parts += self._approvals.outcomes(ended, position=step.entry.position)
+        return parts
 
     @retried
     def _release(self) -> steps.CommitResult:
@@ -370,13 +353,13 @@ class StepWriter:
 
     def _due(self, now: Continuation) -> datetime | None:
         """Return the time at which a released run is due without a signal."""
-        return self._yielding.due(now, self.clock()) or _due(now, self.next_signal)
-
-
-def _due(now: Continuation, signal: datetime | None) -> datetime | None:
-    moments = [wait.until for wait in now.waits()]
-    moments += [] if signal is None else [signal]
-    moments += [pending.expires_at for pending in now.pending if pending.expires_at is not None]
-    if (used_up := exhausted_at(now)) is not None:
-        moments.append(used_up)
-    return None if now.ended else min(moments, default=None)
+        if now.ended:
+            return None
+        if (due := self._yielding.due(now, self.clock())) is not None:
+            return due
+        moments = [wait.until for wait in now.waits()]
+        moments += [pending.expires_at for pending in now.pending if pending.expires_at is not None]
+        moments += [
+            moment for moment in (self.next_signal, exhausted_at(now)) if moment is not None
+        ]
+        return min(moments, default=None)

@@ -102,7 +102,11 @@ class Runner:
         """Advance the run until it is released, and return its state then."""
         for event in recover(self._writer.now, now_writes(self._version_changes or {})):
             self._step.add(event)
-        self._add_lost_replies()
+        for frame in self._writer.now.frames.values():
+            if frame.state is FrameState.ASKING:
+                for retry in self._replies.lost(self._writer.now, self._writer.kept_parts()):
+                    self._step.add(retry)
+                break
         try:
             while not self._advance():
                 self._context.effect_pool.wake_next()
@@ -115,15 +119,28 @@ class Runner:
                 self._context.effect_pool.release(work)
             self._kept_slots.release()
             self._context.effect_pool.cancel_wait(self._claimed.wake)
-            self._discard_messages()
+            # First open transactions, with their locks.
+            self._ended.set()
+            while not self._messages.empty():
+                message = self._messages.get_nowait()
+                if isinstance(message, TransactionalResult):
+                    self._results.append(message)
+                elif message is not None:
+                    self._uncommitted.append(message)
+            for message in (*self._results, *self._uncommitted):
+                message.discard()
 
     def _advance(self) -> bool:
         """Build a step and commit it. True once the run is released."""
         writer = self._writer
-        self._commit_results()
-        self._settle_cancelling()
-        self._withdraw_ready()
-        self._expire()
+        if self._results:
+            self._commit_results()
+        if self._step.now.phase is Phase.CANCELLING:
+            self._settle_cancelling()
+        if self._work.ready or self._work.running:
+            self._withdraw_ready()
+        if self._step.now.pending:
+            self._expire()
         changes = tuple(self._step.records.changes)
         while True:
             if self._unapplied is not None:
@@ -137,27 +154,36 @@ class Runner:
             self._plan_next()
             answered = self._answer_at_once() if self._can_repeat else False
             release = self._at_rest()
+            records, result = self._step.records, CommitResult.WRITTEN
             try:
-                result = self._commit(release)
+                if records.changes:
+                    records.ended_replies = self._replies.ended
+                    result = writer.commit(records, self._step.now, release=release)
+                elif release:
+                    result = writer.release()
             except NotJson:
-                storable = tuple(_make_storable(writer.now, change) for change in changes)
-                if storable == changes and not answered:
+                before = changes
+                events = [journaled(writer.now, change.event) for change in before]
+                changes = tuple(
+                    change if event is change.event else record_event(event)
+                    for change, event in zip(before, events, strict=True)
+                )
+                if changes == before and not answered:
                     raise
                 self._can_repeat = False  # so the reply is a change of its own
-                changes = storable
                 self._rebuild_step(changes)
                 continue
             match result:
                 case CommitResult.WRITTEN:
                     self._unapplied = None
-                    if any(message.cuts for message in self._step.records.of(MessageReceived)):
+                    if any(message.cuts for message in records.by_type.get(MessageReceived, ())):
                         self._work.cut_reply()
                     self._uncommitted.clear()
                     self._can_repeat = True
                     self._kept_slots.release()
-                    if self._step.records.changes:
-                        self._replies.forget()
-                    self._work.ready.extend(self._step.records.work)
+                    if records.changes:
+                        self._replies.ended = frozenset()  # the step deletes their parts
+                    self._work.ready.extend(records.work)
                     self._step = self._new_step()
                     return release
                 case CommitResult.NEW_SIGNALS:
@@ -198,13 +224,15 @@ class Runner:
 
     def _next_instant(self, answered: set[str]) -> CallModel | None:
         """Return the next call of a script whose reply may join the step, None if there is none."""
-        frames = self._step.now.frames
-        for work in self._step.records.work:
+        records = self._step.records
+        if not self._scripts_are_quick or records.blobs:
+            return None
+        for work in records.work:
             if (
                 isinstance(work, CallModel)
-                and self._scripts_are_quick
-                and not (work.summary or work.frame in answered or self._step.records.blobs)
-                and self._is_scripted(frames[work.frame].agent)
+                and not work.summary
+                and work.frame not in answered
+                and self._is_scripted(self._step.now.frames[work.frame].agent)
             ):
                 return work
         return None
@@ -214,22 +242,10 @@ class Runner:
             self._scripted[agent] = self._context.handler.is_scripted(agent)
         return self._scripted[agent]
 
-    def _add_lost_replies(self) -> None:
-        if any(frame.state is FrameState.ASKING for frame in self._writer.now.frames.values()):
-            for event in self._replies.lost(self._writer.now, self._writer.kept_parts()):
-                self._step.add(event)
-
-    def _commit(self, release: bool) -> CommitResult:
-        step = self._step
-        step.records.ended_replies = self._replies.ended
-        if step.records.changes:
-            return self._writer.commit(step.records, step.now, release=release)
-        return self._writer.release() if release else CommitResult.WRITTEN
-
     def _rebuild_step(self, changes: Sequence[RecordedEvent]) -> None:
         """Build the step again from these changes alone: a decision in it may have been undone since it was read."""
         for work in self._step.records.work:
-            if not self._kept_slots.put_back(work):
+            if not (isinstance(work, StartTool) and self._kept_slots.put_back(work)):
                 self._context.effect_pool.release(work)
         self._step = self._new_step()
         for change in changes:
@@ -262,59 +278,64 @@ class Runner:
         """Reserve a slot for new work, unless no new work may start."""
         if self._yielding.ended(self._writer.now):
             return False
-        return self._kept_slots.use(work) or self._context.effect_pool.reserve(
-            work, self._claimed.wake
-        )
+        if isinstance(work, StartTool) and self._kept_slots.use(work):
+            return True
+        return self._context.effect_pool.reserve(work, self._claimed.wake)
 
     # Messages
 
     def _wait(self) -> None:
-        """Wait for a message or until something is due, then receive every message that is there."""
+        """Wait for a message or until something is due, then receive every message that is there.
+
+        The slot is released during the wait.
+        """
+        slots = self._context.slots
         try:
-            message = self._next()
+            try:
+                message = self._messages.get(timeout=KEEP_SLOT if slots.any_free() else 0)
+            except queue.Empty:
+                slots.release()
+                try:
+                    message = self._messages.get(timeout=self._timeout())
+                finally:
+                    slots.acquire()
             while True:
                 if self._claimed.lost.is_set():
                     self._messages.put(message)  # to be discarded with the others
                     raise LeaseLost
-                self._receive(message)
+                if message is not None:
+                    self._receive(message)
                 message = self._messages.get_nowait()
         except queue.Empty:
             return
 
-    def _next(self) -> RunnerMessage:
-        """Return the next message. The slot is released during the wait. Raises queue.Empty at the timeout."""
-        slots = self._context.slots
-        try:
-            return self._messages.get(timeout=KEEP_SLOT if slots.any_free() else 0)
-        except queue.Empty:
-            slots.release()
-            try:
-                return self._messages.get(timeout=self._timeout())
-            finally:
-                slots.acquire()
-
-    def _receive(self, message: RunnerMessage) -> None:
-        if message is None:
-            return
+    def _receive(self, message: EffectFinished) -> None:
         self._work.running.discard(message.effect)
         if isinstance(message, TransactionalResult):
             self._results.append(message)
         else:
-            self._kept_slots.take_over(message)
+            if message.slot is not None:
+                self._kept_slots.take_over(message.effect.request, message.slot)
             self._uncommitted.append(message)
             self._add_outcome(message.effect, message.outcome)
 
     def _add_outcome(self, effect: RunningEffect, outcome: Outcome) -> None:
-        self._can_repeat = self._can_repeat and self._can_have_again(effect.request)
+        request = effect.request
+        if isinstance(request, ModelRequest):
+            is_reply = request.inquiry is None and not request.summary
+            repeats = is_reply and self._is_scripted(request.agent)
+        else:
+            repeats = EFFECT_CLASSES[request.effect].repeats_unasked
+        self._can_repeat = self._can_repeat and repeats  # if lost, it costs nothing
         self._replies.end(effect)
         if not effect.keeps_slot:  # else an isolated run would yield before each start of its call
-            self._yielding.made_progress()
-        if is_too_late(self._step.now, effect.request):
-            self._charge_dropped(effect.request, outcome)
+            self._yielding.made_progress = True
+        if is_too_late(self._step.now, request):
+            self._charge_dropped(request, outcome)
             return
         event = event_of(
             self._step.now,
-            effect.request,
+            request,
             outcome,
             at=self._writer.clock(),
             jitter=random.random(),  # noqa: S311 - spreads retries, keeps no secret
@@ -322,14 +343,7 @@ class Runner:
         )
         self._step.add(event)
         if isinstance(event, QuestionFailed):
-            self._charge_dropped(effect.request, outcome)
-
-    def _can_have_again(self, request: EffectRequest) -> bool:
-        """Return whether the lost outcome of an effect costs nothing: the reply of a script, or a repeatable call."""
-        if isinstance(request, ModelRequest):
-            is_reply = request.inquiry is None and not request.summary
-            return is_reply and self._is_scripted(request.agent)
-        return EFFECT_CLASSES[request.effect].repeats_unasked
+            self._charge_dropped(request, outcome)
 
     def _charge_dropped(self, request: EffectRequest, outcome: Outcome) -> None:
         """Charge an answer that no inquiry gets, unless the run has ended."""
@@ -341,18 +355,6 @@ class Runner:
         """Queue a message, in an effect's thread. After the runner has ended, discard it."""
         self._messages.put(message)
         if self._ended.is_set():
-            message.discard()
-
-    def _discard_messages(self) -> None:
-        """Discard the uncommitted messages: first open transactions, with their locks."""
-        self._ended.set()
-        while not self._messages.empty():
-            message = self._messages.get_nowait()
-            if isinstance(message, TransactionalResult):
-                self._results.append(message)
-            elif message is not None:
-                self._uncommitted.append(message)
-        for message in (*self._results, *self._uncommitted):
             message.discard()
 
     def _timeout(self) -> float | None:
@@ -395,8 +397,6 @@ class Runner:
 
     def _settle_cancelling(self) -> None:
         """Give running calls of a cancelled run 10 s of grace, then record their outcome as unknown."""
-        if self._step.now.phase is not Phase.CANCELLING:
-            return
         if self._grace_ends is None:
             self._grace_ends = self._writer.clock() + CANCEL_GRACE
             self._work.abort_model_calls()
@@ -436,7 +436,10 @@ class Runner:
             self._claimed.wake()  # to begin the grace
         unreadable: list[ObjectStoreDown] = []
         for work in tuple(self._work.ready):
-            if not self._may_start(work):
+            if self._must_not_start(work) is not None:
+                self._claimed.wake()  # to withdraw it
+                break
+            if not self._claimed.has_budget():
                 break
             try:
                 request = request_for(
@@ -448,12 +451,6 @@ class Runner:
             self._work.ready.remove(work)
             self._context.effect_pool.launch(self._run_effect(request))
         self._work.await_contents(unreadable)
-
-    def _may_start(self, work: Work) -> bool:
-        if self._must_not_start(work) is not None:
-            self._claimed.wake()  # to withdraw it
-            return False
-        return self._claimed.has_budget()
 
     def _run_effect(self, request: EffectRequest) -> RunningEffect:
         """Record an effect as running, and the approval that it uses as spent."""
@@ -482,7 +479,12 @@ class Runner:
             later = self._step.records.changes
             self._step = self._new_step()
             self._add_outcome(result.effect, result.outcome)
-            problem = self._commit_result(result)
+            try:
+                # If the tool's writes were rolled back, its error.
+                problem = self._writer.commit_result(self._step.records, self._step.now, result)
+            except NotJson as exc:
+                result.discard()
+                problem = exc
             self._results.pop(0)
             self._step = self._new_step()
             if problem is not None:
@@ -490,17 +492,3 @@ class Runner:
                 self._add_outcome(result.effect, fault)
             for change in later:
                 self._step.change(change)
-
-    def _commit_result(self, result: TransactionalResult) -> BaseException | None:
-        """Return the error if the tool's writes were rolled back. Raises LeaseLost."""
-        try:
-            return self._writer.commit_result(self._step.records, self._step.now, result)
-        except NotJson as exc:
-            result.discard()
-            return exc
-
-
-def _make_storable(now: Continuation, change: RecordedEvent) -> RecordedEvent:
-    """Return the change, with another event if its own cannot be journaled."""
-    event = journaled(now, change.event)
-    return change if event is change.event else record_event(event)

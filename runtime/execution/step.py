@@ -7,7 +7,7 @@ from typing import assert_never
 from uuid import UUID
 
 from runtime.core.run.accounting import exhausted, fits, has_limits
-from runtime.core.run.continuation import Continuation, Pending, Phase, in_doubt
+from runtime.core.run.continuation import Call, Continuation, Pending, Phase, in_doubt
 from runtime.core.run.events import (
     CallRefused,
     Cancelling,
@@ -41,7 +41,6 @@ from runtime.core.values.errors import IllegalTransition
 from runtime.core.values.limits import plain
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import InvalidInput
-from runtime.execution import step_events
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.checks import CallChecks
 from runtime.execution.admission.gates import (
@@ -67,15 +66,18 @@ from runtime.execution.step_events import (
     end_run,
     explain_invalid_input,
     explain_late_outcome,
+    fail_inquiry,
     open_frame,
     open_limit_gate,
     pass_gate,
     read_grant,
     receive_event,
+    receive_inquiry,
     receive_message,
     time_out_wait,
 )
 from runtime.ports.agents import VersionChange
+from runtime.ports.approvals import ReviewSnapshot
 from runtime.ports.effects import EffectHandler
 from runtime.store.step_records import PreviewCall, RecordedEvent, Records, Work, record_event
 from runtime.store.tables.late_outcomes import LateOutcomeRow
@@ -112,16 +114,21 @@ class StepBuilder:
         self._checks = CallChecks(admission)
         self._answering: set[UUID] = set()
 
-    def add(self, event: Event) -> None:
-        """Add an event."""
-        self.change(record_event(event))
-
-    def _add_if(self, event: Event | None) -> None:
-        if event is not None:
-            self.add(event)
+    def add(
+        self,
+        event: Event,
+        *,
+        snapshot: ReviewSnapshot | None = None,
+        work: StartTool | None = None,
+        closed: str = "",
+    ) -> None:
+        """Add an event with its data, and apply it to the state."""
+        record = record_event(event, snapshot=snapshot, work=work, closed=closed)
+        self.now = evolve(self.now, record.event)
+        self.records.add(record)
 
     def change(self, record: RecordedEvent) -> None:
-        """Add a change, and apply its event to the state."""
+        """Add a change of a step that is built again."""
         self.now = evolve(self.now, record.event)
         self.records.add(record)
 
@@ -167,13 +174,15 @@ class StepBuilder:
                 if self.now.phase is Phase.STARTED:
                     self.add(receive_message(signal))
             case InquirySignal():
-                self._add_if(step_events.receive_inquiry(self.now, signal))
+                if (asked := receive_inquiry(self.now, signal)) is not None:
+                    self.add(asked)
             case ExtensionSignal():
                 extension = self._admission.read_extension(signal)
                 with suppress(IllegalTransition):  # the gate is closed, or this was received
                     self.add(extension)
             case EventSignal():
-                self._add_if(receive_event(self.now, signal))
+                if (end := receive_event(self.now, signal)) is not None:
+                    self.add(end)
             case _ as never:
                 assert_never(never)
         # Last: if an earlier line fails, as verification does without Postgres, the signal is consumed later.
@@ -192,7 +201,7 @@ class StepBuilder:
             gate = None if pending is None else pending.gate
             if call.started_at != late.started_at or gate in settling:
                 return
-            self.change(record_event(arrival(late, gate), closed=explain_late_outcome(late)))
+            self.add(arrival(late, gate), closed=explain_late_outcome(late))
             return
 
     def cancel(self, *, by: str, reason: str) -> None:
@@ -228,9 +237,12 @@ class StepBuilder:
         for its models: their calls are stopped, and the partial replies are kept as evidence. Raises Tampered for an
         approval that no person gave.
         """
-        calling = {work.frame for work in self.records.work if isinstance(work, CallModel)} | busy
-        self._checks.wait_for(previewing)
-        self._answering |= {*answering}
+        calling = set(busy)
+        for work in self.records.work:
+            if isinstance(work, CallModel):
+                calling.add(work.frame)
+        self._checks.previewing.update(previewing)
+        self._answering.update(answering)
         while True:
             before = self.now
             is_limited = has_limits(before)
@@ -243,9 +255,19 @@ class StepBuilder:
                     if not (isinstance(command, CallModel) and command.frame in calling)
                 )
             if is_limited:
-                self._check_limits(commands)
+                at = self._clock()
+                limits = exhausted(before, commands, at)
+                if limits:  # one gate for all that are exhausted and needed
+                    reached, gate = open_limit_gate(before, limits, at)
+                    for event in reached:
+                        self.add(event)
+                    self._record(gate)
             for command in commands:
-                if self.now.pending and self._is_blocked(command):
+                if (
+                    self.now.pending
+                    and not isinstance(command, CancelRun | EndRun)
+                    and is_blocked_by_gate(self.now, command.frame)
+                ):
                     continue  # by another part of this plan
                 if isinstance(command, AnswerInquiry):
                     self._answer(command, fits=not is_limited or fits(self.now, command, calling))
@@ -253,7 +275,10 @@ class StepBuilder:
                 if is_limited and not fits(self.now, command, calling):
                     continue  # until running calls are settled
                 if isinstance(command, CallModel):
-                    if not self._opens_hold(command.frame) and self._begin(command):
+                    hold = self._admission.open_hold(self.now, command.frame)
+                    if hold is not None:  # because its agent asks for one
+                        self._record(hold)
+                    elif self._begin(command):
                         calling.add(command.frame)
                 elif isinstance(command, CheckCall):
                     if command.frame not in checked:
@@ -264,29 +289,8 @@ class StepBuilder:
             if self.now is before:
                 break
         # Also of calls that do not start now: no entry may record an approval that no person gave.
-        self._checks.verify_rest()
-
-    def _is_blocked(self, command: Command) -> bool:
-        return not isinstance(command, CancelRun | EndRun) and is_blocked_by_gate(
-            self.now, command.frame
-        )
-
-    def _opens_hold(self, frame: str) -> bool:
-        """Open a hold before the frame's model call, if its agent asks for one."""
-        hold = self._admission.open_hold(self.now, frame)
-        if hold is not None:
-            self._record(hold)
-        return hold is not None
-
-    def _check_limits(self, commands: Sequence[Command]) -> None:
-        """Open one gate for all limits that are exhausted and needed."""
-        at = self._clock()
-        limits = exhausted(self.now, commands, at)
-        if limits:
-            reached, gate = open_limit_gate(self.now, limits, at)
-            for event in reached:
-                self.add(event)
-            self._record(gate)
+        if self._checks.unverified:
+            self._checks.verify_rest()
 
     def _execute(self, command: Command) -> None:
         match command:
@@ -295,7 +299,7 @@ class StepBuilder:
             case StartTool():
                 self._start(command)
             case StartWait():
-                if self._may_start(command.frame, command.call):
+                if self._may_start(command.frame, self.now.call(command.frame, command.call)):
                     self.add(begin_wait(self.now, command, self._clock()))
             case OpenInDoubt():
                 self._record(self._admission.open_in_doubt(self.now, command.frame, command.call))
@@ -315,7 +319,11 @@ class StepBuilder:
     def _open_frame(self, command: OpenFrame) -> None:
         """Open a frame with the input as its agent reads it. If that fails, refuse the call or end the run."""
         parent, call, at = command.parent, command.call, self._clock()
-        if parent is not None and call is not None and not self._may_start(parent, call):
+        if (
+            parent is not None
+            and call is not None
+            and not self._may_start(parent, self.now.call(parent, call))
+        ):
             return
         try:
             agent_input = self._handler.receive(command.agent, command.input)
@@ -343,7 +351,7 @@ class StepBuilder:
         return True
 
     def _record(self, result: AdmissionResult) -> None:
-        self.change(record_event(result.event, snapshot=with_revision(self.now, result.snapshot)))
+        self.add(result.event, snapshot=with_revision(self.now, result.snapshot))
         if result.allowed is not None and result.gate is not None:
             self._checks.passed(result.gate.gate, result.allowed.use)
             self.add(pass_gate(result.gate, result.allowed.use))
@@ -354,7 +362,7 @@ class StepBuilder:
         if inquiry is None or command.inquiry in self._answering:
             return
         if not fits:
-            self.add(step_events.fail_inquiry(inquiry))
+            self.add(fail_inquiry(inquiry))
         elif self._begin(command):
             self._answering.add(command.inquiry)
 
@@ -367,7 +375,7 @@ class StepBuilder:
 
     def _begin_preview(self, preview: PreviewCall) -> None:
         if self._begin(preview):
-            self._checks.wait_for({(preview.frame, preview.call)})
+            self._checks.previewing.add((preview.frame, preview.call))
 
     def _check_turn(self, frame: str, commands: Sequence[Command]) -> None:
         calls = [
@@ -388,17 +396,15 @@ class StepBuilder:
         if call.credential:
             self._record(open_credential_gate(self.now, command.frame, call, self._clock()))
             return
-        if not self._may_start(command.frame, command.call):
-            return
-        if self._reserve(command):
+        if self._may_start(command.frame, call) and self._reserve(command):
             started = ToolStarted(
                 frame=command.frame, call=command.call, attempt=command.attempt, at=self._clock()
             )
-            self.change(record_event(started, work=command))
+            self.add(started, work=command)
 
-    def _may_start(self, frame: str, call: str) -> bool:
+    def _may_start(self, frame: str, call: Call) -> bool:
         """Check a call once more. If it does not start, it is previewed, refused or asked again."""
-        if self._checks.is_previewing(frame, call):
+        if (frame, call.id) in self._checks.previewing:
             return False
         instead = self._checks.recheck(self.now, frame, call)
         if isinstance(instead, PreviewCall):

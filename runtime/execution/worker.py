@@ -136,7 +136,12 @@ class RunBackoff:
         """Skip the run for twice as long as last time, or until it receives a signal."""
         with self._lock:
             at = self._clock()
-            self._expire(at)
+            # Other workers have advanced the oldest ones since.
+            self._runs = {
+                skipped: refused
+                for skipped, refused in self._runs.items()
+                if refused.until + FORGET_SECONDS >= at
+            }
             last = self._runs.get(run)
             times = last.times + 1 if last else 1
             pause = min(MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS * 2 ** (times - 1))
@@ -163,14 +168,6 @@ class RunBackoff:
                 return False
             refused.passed_on = at
             return True
-
-    def _expire(self, at: float) -> None:
-        """Drop old entries: other workers have advanced their runs since."""
-        expired = [
-            run for run, refused in self._runs.items() if refused.until + FORGET_SECONDS < at
-        ]
-        for run in expired:
-            del self._runs[run]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +198,7 @@ class YieldPolicy:
     def __init__(self, claimed: ClaimedRun, draining: Drain) -> None:
         self._claimed = claimed
         self._draining = draining
-        self._made_progress = False
+        self.made_progress = False  # set by a finished effect
         self._is_suspect = claimed.claim.isolated
         self._losses_count = True
         self._steps = 0
@@ -216,19 +213,15 @@ class YieldPolicy:
         self._steps, self._since = 0, time.monotonic()
         return True
 
-    def made_progress(self) -> None:
-        """Record a finished effect."""
-        self._made_progress = True
-
     def take_losses(self) -> bool:
         """Say once whether the run's lost leases no longer count: it made progress since."""
-        over = self._losses_count and self._made_progress
-        self._losses_count = not self._made_progress
+        over = self._losses_count and self.made_progress
+        self._losses_count = not self.made_progress
         return over
 
     def ended(self, now: Continuation) -> bool:
         """Return whether no new effect may start."""
-        tried = self._is_suspect and self._made_progress
+        tried = self._is_suspect and self.made_progress
         if self._draining.started or tried or self.should_yield:
             return True
         return bool(self._claimed.kill_switches) and self._stopped(now)

@@ -3,17 +3,15 @@
 A step that is built again keeps the changes of received messages; the rest is built anew from the committed state.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 
 from runtime.core.documents.blobs import WITH_CONTENT, Blob, extract_blob
-from runtime.core.run.continuation import Continuation, Pending
+from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import (
     CallRefused,
     Event,
@@ -47,7 +45,6 @@ class PreviewCall:
 
 
 Work = CallModel | AnswerInquiry | PreviewCall | StartTool
-E = TypeVar("E", bound=Event)
 
 # The events from which a part of a step follows that most steps do not have.
 _WITH_PARTS = (
@@ -89,9 +86,6 @@ class RecordedEvent:
     closed: str = ""
 
 
-_event: Callable[[RecordedEvent], Event] = attrgetter("event")
-
-
 def record_event(
     event: Event,
     *,
@@ -112,58 +106,64 @@ class Records:
 
     `signals` are consumed by the step, even if they changed nothing. `work` starts once the step is written; its slots
     are reserved. `ended_replies` are frames whose model call has ended and left a part of its reply. `snapshots` are
-    those for the gates that the step opens.
+    those for the gates that the step opens. `blobs` are the results that are stored by their hash, `summary` sums up
+    what the run remembers.
     """
 
     def __init__(self) -> None:
         self.changes: list[RecordedEvent] = []
+        self.events: list[Event] = []
+        self.by_type: dict[type[Event], list[Any]] = {}  # the events; most steps have few types
         self.snapshots: list[ReviewSnapshot] = []
         self.signals: list[int] = []
         self.work: list[Work] = []
         self.ended_replies: frozenset[str] = frozenset()
-        self._events: dict[type, list[Any]] = {}  # by type: most steps have few types
-        self._blobs: list[Blob] = []
+        self.blobs: list[Blob] = []
+        self.summary: Blob | None = None
 
     def add(self, change: RecordedEvent) -> None:
         """Add a change."""
+        event, blob = change.event, change.blob
         self.changes.append(change)
-        self._events.setdefault(type(change.event), []).append(change.event)
-        if change.blob is not None:
-            self._blobs.append(change.blob)
+        self.events.append(event)
+        self.by_type.setdefault(type(event), []).append(event)
+        if blob is not None:
+            if blob.is_summary:
+                self.summary = blob
+            else:
+                self.blobs.append(blob)
         if change.snapshot is not None:
             self.snapshots.append(change.snapshot)
         if change.work is not None:
             self.work.append(change.work)
 
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """The events of the step."""
-        return tuple(map(_event, self.changes))
-
-    @property
-    def blobs(self) -> tuple[Blob, ...]:
-        """The results that are stored by their hash."""
-        return tuple([blob for blob in self._blobs if not blob.is_summary]) if self._blobs else ()
-
-    @property
-    def summary(self) -> Blob | None:
-        """The summary of what the run remembers, if it is made in this step."""
-        return next((blob for blob in reversed(self._blobs) if blob.is_summary), None)
-
     def parts(self, before: Continuation, now: Continuation) -> dict[str, Any]:
         """Return the fields that most steps leave empty, of the step that leads from one state to the other."""
-        if not self._blobs and self._events.keys().isdisjoint(_WITH_PARTS):
+        if self.summary is None and self.by_type.keys().isdisjoint(_WITH_PARTS):
             return {}
-        summary = self.summary
+        opened = {event.gate for event in self.by_type.get(GateOpened, ())}
+        decided = self.by_type.get(GateDecided, ())
+        ended = self.by_type.get(WaitEnded, ())
+        # The calls in doubt whose instances reported nothing: no worker attempted them.
+        unreported = [event for event in self.by_type.get(OutcomeUnknown, ()) if event.attempt == 0]
+        # An event would have deleted the row of its wait itself.
+        rowless = [*unreported, *[end for end in ended if end.outcome in ("timed_out", "closed")]]
         return {
-            "opened_gates": self.opened_gates(now),
-            "settled": tuple(event.gate for event in self.of(GateDecided)),
+            # As far as they are still open after the step.
+            "opened_gates": tuple([gate for gate in now.pending if gate.gate in opened]),
+            "settled": tuple([event.gate for event in decided]),
             "closed": tuple(chain.from_iterable(self.closed.values())),
-            "opened_waits": self.opened_waits(now),
-            "ended_waits": self.ended_waits,
-            "first": self.needs_first,
-            "summary": summary,
-            "summed_up": tuple(text.digest for text in before.memory) if summary else (),
+            "opened_waits": tuple(
+                [wait for wait in self.by_type.get(WaitStarted, ()) if _has_row(now, wait)]
+            ),
+            "ended_waits": tuple([(end.frame, end.call) for end in rowless if end.call]),
+            # No signal may come before the step: a wait times out, a late outcome settles a call, or an allowance
+            # passes one, where a message adds to the run's origin.
+            "first": bool(unreported or OutcomeArrived in self.by_type)
+            or any(event.allowance for event in decided)
+            or any(end.outcome == "timed_out" for end in ended),
+            "summary": self.summary,
+            "summed_up": tuple([text.digest for text in before.memory]) if self.summary else (),
         }
 
     @property
@@ -177,48 +177,12 @@ class Records:
                 gates.setdefault(change.closed, []).append(change.event.gate)
         return gates
 
-    def opened_gates(self, now: Continuation) -> tuple[Pending, ...]:
-        """Return the gates that the step opens and that are still open in `now`, the state after it."""
-        gates = {event.gate for event in self.of(GateOpened)}
-        return tuple(pending for pending in now.pending if pending.gate in gates)
-
-    def opened_waits(self, now: Continuation) -> tuple[WaitStarted, ...]:
-        """Return the waits for an event that begin with the step and are still open in `now`."""
-        return tuple(wait for wait in self.of(WaitStarted) if _has_row(now, wait))
-
-    @property
-    def ended_waits(self) -> tuple[tuple[str, str], ...]:
-        """Frame and call of every wait that ends without its event.
-
-        An event would have deleted the wait's row itself.
-        """
-        ended = [end for end in self.of(WaitEnded) if end.outcome in ("timed_out", "closed")]
-        ends: list[WaitEnded | OutcomeUnknown] = [*self.unreported, *ended]
-        return tuple((end.frame, end.call) for end in ends if end.call)
-
-    @property
-    def unreported(self) -> list[OutcomeUnknown]:
-        """The calls in doubt whose instances reported nothing: no worker attempted them."""
-        return [event for event in self.of(OutcomeUnknown) if event.attempt == 0]
-
-    @property
-    def needs_first(self) -> bool:
-        """Whether no signal may come before the step.
-
-        A wait times out, a late outcome settles a call, or an allowance passes one: a message adds to the run's origin.
-        """
-        return (
-            bool(self.unreported or self.of(OutcomeArrived))
-            or any(gate.allowance for gate in self.of(GateDecided))
-            or any(wait.outcome == "timed_out" for wait in self.of(WaitEnded))
-        )
-
     def spent(self, now: Continuation) -> tuple[Spend, ...]:
         """Return the approvals used to start calls, each with the attempt."""
         return tuple(
             [
                 (gate, event.attempt)
-                for event in self.of(ToolStarted)
+                for event in self.by_type.get(ToolStarted, ())
                 if (gate := now.call(event.frame, event.call).gate) is not None
             ]
         )
@@ -228,36 +192,27 @@ class Records:
 
         The gate is that of the state before the step.
         """
-        if self._events.keys().isdisjoint(_ENDS):
+        if self.by_type.keys().isdisjoint(_ENDS):
             return ()
         ended: dict[tuple[str, str], EndedCall] = {}
-        for event in map(_event, self.changes):
+        for event in self.events:
             if type(event) not in _ENDS:
                 continue
-            path, outcome = _end(event, before), _outcome(event)
-            if path is None or outcome is None:
+            path = getattr(event, "frame", None), getattr(event, "call", None)
+            if isinstance(event, FrameClosed):  # which ends the call that delegated to it
+                child = before.frames.get(event.frame)
+                path = (None, None) if child is None else (child.parent, child.call)
+            frame = before.frames.get(path[0] or "")
+            if frame is None or not path[1]:
                 continue
-            frame, call = path
-            for proposed in before.frame(frame).of_turn():  # not among them: proposed in this step
-                if proposed.id == call and proposed.gate is not None:
-                    ended[path] = EndedCall(
-                        gate=proposed.gate, frame=frame, call=call, outcome=outcome
-                    )
+            for call in frame.of_turn():  # not among them: proposed in this step
+                if call.id == path[1] and call.gate is not None:
+                    outcome = _outcome(event)
+                    if outcome is not None:
+                        ended[frame.id, call.id] = EndedCall(
+                            gate=call.gate, frame=frame.id, call=call.id, outcome=outcome
+                        )
         return tuple(ended.values())
-
-    def of(self, kind: type[E]) -> Sequence[E]:
-        """Return the events of a type."""
-        return self._events.get(kind, ())
-
-
-def _end(event: Event, before: Continuation) -> tuple[str, str] | None:
-    """Return frame and call of the call that ends with the event. A delegated call ends with its child frame."""
-    frame, call = getattr(event, "frame", None), getattr(event, "call", None)
-    if isinstance(event, FrameClosed):
-        child = before.frames.get(event.frame)
-        frame, call = (None, None) if child is None else (child.parent, child.call)
-    of = before.frames.get(frame or "")
-    return None if of is None or not call else (of.id, call)
 
 
 def _outcome(event: Event) -> CallOutcome | None:

@@ -303,8 +303,8 @@ def test_a_wait_that_ends_in_its_own_step_is_not_written() -> None:
     began = WaitStarted(frame="0", call="c1.0", until=timezone.now(), event="reply")
     records = Records()
     records.add(record_event(began))
-    assert records.opened_waits(lasts) == (began,)
-    assert records.opened_waits(ended) == ()
+    assert records.parts(lasts, lasts)["opened_waits"] == (began,)
+    assert records.parts(lasts, ended)["opened_waits"] == ()
 
 
 def test_an_event_ends_a_wait_once_and_no_other(own: Connection, runs: tuple[UUID, UUID]) -> None:

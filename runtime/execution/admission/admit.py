@@ -161,7 +161,7 @@ class Admission:
         return revision_of(now.frame(frame), call) is not None
 
     def recheck(
-        self, now: Continuation, frame: str, call: str, decision: Decision | None = None
+        self, now: Continuation, frame: str, call: Call, decision: Decision | None = None
     ) -> AdmissionResult | PreviewCall | None:
         """Check an approved call just before an attempt: None if it is unchanged since the approval.
 
@@ -173,7 +173,7 @@ class Admission:
         except _OURS:
             raise
         except Exception as exc:
-            return self._hold_on_error(now, frame, call, exc)
+            return self._hold_on_error(now, frame, call.id, exc)
 
     def version_decided(self, now: Continuation, frame: str, after: str) -> str:
         """Return the admin who decided that runs continue under version `after`, empty if people are asked here."""
@@ -234,9 +234,8 @@ class Admission:
         return open_frame_gate(now, frame, GateKind.HOLD, reason=reason, args=args, at=self.clock())
 
     def _check_decision(
-        self, now: Continuation, frame: str, call: str, decision: Decision | None
+        self, now: Continuation, frame: str, approved: Call, decision: Decision | None
     ) -> AdmissionResult | PreviewCall | None:
-        approved = now.call(frame, call)
         if approved.terms is None or not earlier.needs_recheck(approved):
             return None
         try:
@@ -255,11 +254,11 @@ class Admission:
                 if is_confirmed(approved, self.clock()):
                     return None
                 if not is_current(approved.preview, terms.digest, self.clock()):
-                    return PreviewCall(frame=frame, call=call, terms=terms)
+                    return PreviewCall(frame=frame, call=approved.id, terms=terms)
             earlier.require_not_denied(now, terms)
         except (CallRejected, NotJson) as exc:
             return AdmissionResult(
-                event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
+                event=CallRefused(frame=frame, call=approved.id, reason=plain(str(exc)))
             )
         return self._ask(now, frame, approved, info, terms)
 
@@ -403,17 +402,15 @@ def is_confirmed(call: Call, at: datetime) -> bool:
     A call that was approved without a preview needs none. Neither does a repeated `idempotent` one, whose earlier
     attempt may have had its effect: then nothing is left to change.
     """
-    if call.shown is None or not call.shown.material or _may_have_happened(call):
+    if call.shown is None or not call.shown.material:
+        return True
+    if (
+        call.attempt > 0
+        and call.terms is not None
+        and EFFECT_CLASSES[call.terms.effect].needs_same_key
+    ):
         return True
     newest = call.preview
     if not is_current(newest, call.shown.digest, at) or newest is None:
         return False
     return newest.material == call.shown.material
-
-
-def _may_have_happened(call: Call) -> bool:
-    return (
-        call.attempt > 0
-        and call.terms is not None
-        and EFFECT_CLASSES[call.terms.effect].needs_same_key
-    )

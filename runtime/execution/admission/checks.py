@@ -1,11 +1,11 @@
 """Checks the calls of one step: those that a model proposed, and approved ones again just before they start."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from runtime.core.run.continuation import Continuation
+from runtime.core.run.continuation import Call, Continuation
 from runtime.core.run.events import AllowanceUse, CallAdmitted
 from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED
 from runtime.execution.admission.admit import Admission
@@ -19,14 +19,10 @@ class CallChecks:
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        self._previewing: set[tuple[str, str]] = set()
-        self._unverified: dict[UUID, GateDecidedSignal] = {}
+        self.previewing: set[tuple[str, str]] = set()  # calls that wait for their preview
+        self.unverified: dict[UUID, GateDecidedSignal] = {}  # approvals that the step consumes
         self._passed: set[UUID] = set()  # gates that an allowance decides in this step
         self._uses = defaultdict[UUID, int](int)  # by allowance
-
-    def wait_for(self, previewing: Collection[tuple[str, str]]) -> None:
-        """Check none of these calls before its running preview ends."""
-        self._previewing |= {*previewing}
 
     def receive(self, signal: GateDecidedSignal, deadline: datetime | None) -> bool:
         """Verify a decision at a gate with this deadline now, but an approval with its call. Raises Tampered.
@@ -34,15 +30,15 @@ class CallChecks:
         Return whether it is an expiry with which the run fails.
         """
         if signal.decision.verdict in STARTS_CALL_UNCHANGED:
-            self._unverified[signal.gate] = signal
+            self.unverified[signal.gate] = signal
             return False
         return self._admission.verify_decision(signal, deadline)
 
     def verify_rest(self) -> None:
         """Verify the approvals whose calls do not start in this step. Raises Tampered."""
-        for gate, signal in tuple(self._unverified.items()):
+        for gate, signal in tuple(self.unverified.items()):
             self._admission.verify_decision(signal)
-            del self._unverified[gate]
+            del self.unverified[gate]
 
     def passed(self, gate: UUID, use: AllowanceUse) -> None:
         """Note that the step takes this use for the call at this gate."""
@@ -60,46 +56,37 @@ class CallChecks:
         """
         outcomes, uses = list[AdmissionResult | PreviewCall](), self._uses.copy()
         for call in calls:
-            if (frame, call) in self._previewing:
+            if (frame, call) in self.previewing:
                 continue
             checked = self._admission.check(now, frame, call, uses)
+            event = checked.event if isinstance(checked, AdmissionResult) else None
             if isinstance(checked, AdmissionResult) and checked.allowed is not None:
                 uses[checked.allowed.use.id] += 1
             outcomes.append(checked)
-            if _changes_plan(checked):
+            if isinstance(event, CallAdmitted) and event.terms.plan:
                 break
         previews = [result for result in outcomes if isinstance(result, PreviewCall)]
-        waits = bool(previews) or frame in [waiting for waiting, _ in self._previewing]
+        waits = bool(previews) or frame in [waiting for waiting, _ in self.previewing]
         results = [result for result in outcomes if isinstance(result, AdmissionResult)]
         return previews, [
             result for result in results if not (waits and result.gate and result.gate.call)
         ]
 
-    def is_previewing(self, frame: str, call: str) -> bool:
-        """Return whether a call waits for its preview."""
-        return (frame, call) in self._previewing
-
     def recheck(
-        self, now: Continuation, frame: str, call: str
+        self, now: Continuation, frame: str, call: Call
     ) -> AdmissionResult | PreviewCall | None:
         """Check an approved call just before it starts. Return None if it starts now, else what comes first.
 
         This also verifies the approval that the step consumes.
         """
-        approved = now.call(frame, call)
-        if not needs_recheck(approved):
+        if not needs_recheck(call):
             return None
-        gate = approved.gate
+        gate = call.gate
         if gate in self._passed:  # its check is part of this step
             return None
-        signal = None if gate is None else self._unverified.get(gate)
+        signal = None if gate is None else self.unverified.get(gate)
         decision = None if signal is None else signal.decision
         other = self._admission.recheck(now, frame, call, decision)
         if not isinstance(other, AdmissionResult) and gate is not None:
-            self._unverified.pop(gate, None)
+            self.unverified.pop(gate, None)
         return other
-
-
-def _changes_plan(checked: AdmissionResult | PreviewCall) -> bool:
-    event = checked.event if isinstance(checked, AdmissionResult) else None
-    return isinstance(event, CallAdmitted) and event.terms.plan

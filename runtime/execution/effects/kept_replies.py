@@ -101,10 +101,6 @@ class RunReplies:
             if effect.is_kept:
                 self.ended |= {effect.request.frame}
 
-    def forget(self) -> None:
-        """Forget the ended replies: a step that deletes their parts is written."""
-        self.ended = frozenset()
-
 
 def _write(effect: RunningEffect, claim: RunClaim, kept_part: PartialReplyRow) -> None:
     """Write a part, unless its reply has ended: the runner takes the same lock before it journals the reply."""

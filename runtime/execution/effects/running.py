@@ -254,19 +254,26 @@ class KeptSlots:
         self._free: dict[_CallKey, Callable[[], None]] = {}
         self._used: dict[_CallKey, Callable[[], None]] = {}
 
-    def take_over(self, message: EffectFinished) -> None:
-        """Take the slot of a preview that has ended, if it keeps one."""
-        request, slot = message.effect.request, message.slot
-        if slot is not None and isinstance(request, PreviewRequest) and slot.take():
+    def take_over(self, request: EffectRequest, slot: KeptSlot) -> None:
+        """Take the slot that a preview, which has ended, keeps."""
+        if isinstance(request, PreviewRequest) and slot.take():
             self._free[(request.frame, request.call)] = slot.release
 
-    def use(self, work: Work) -> bool:
+    def use(self, work: StartTool) -> bool:
         """Use the slot that is kept for this call. Return False if there is none."""
-        return isinstance(work, StartTool) and _move_slot(work, self._free, self._used)
+        release = self._free.pop((work.frame, work.call), None)
+        if release is None:
+            return False
+        self._used[(work.frame, work.call)] = release
+        return True
 
-    def put_back(self, work: Work) -> bool:
+    def put_back(self, work: StartTool) -> bool:
         """Keep the slot of a call whose step is built again. Return False if it did not use one."""
-        return isinstance(work, StartTool) and _move_slot(work, self._used, self._free)
+        release = self._used.pop((work.frame, work.call), None)
+        if release is None:
+            return False
+        self._free[(work.frame, work.call)] = release
+        return True
 
     def release(self) -> None:
         """Free the slots that no call uses. The used ones now belong to their calls."""
@@ -281,20 +288,23 @@ def _record(
 ) -> None:
     with pool.pooled() as connection, connection.transaction():
         leases.lock(connection, request.run)
-        late = _storable(
-            LateOutcomeRow(
-                run=request.run,
-                frame=request.frame,
-                call=request.call,
-                attempt=request.attempt,
-                started_at=started_at,
-                worker=worker,
-                at=pool.now(connection),
-                outcome="returned" if isinstance(outcome, ToolResult) else "failed",
-                result=outcome.value if isinstance(outcome, ToolResult) else None,
-                error=outcome.error if isinstance(outcome, ToolFailure) else "",
-            )
+        late = LateOutcomeRow(
+            run=request.run,
+            frame=request.frame,
+            call=request.call,
+            attempt=request.attempt,
+            started_at=started_at,
+            worker=worker,
+            at=pool.now(connection),
+            outcome="returned" if isinstance(outcome, ToolResult) else "failed",
+            result=outcome.value if isinstance(outcome, ToolResult) else None,
+            error=outcome.error if isinstance(outcome, ToolFailure) else "",
         )
+        try:
+            codec.require_encodable(arrival(late, gate=None))
+        except NotJson as exc:  # a note in place of a result that no entry can carry
+            note = result_lost(f"its result cannot be stored: {exc}")
+            late = replace(late, result=note)
         if not late_outcomes.insert(connection, late):
             return
         with suppress(RunEnded):  # then the row is only evidence
@@ -302,24 +312,3 @@ def _record(
     log.warning("Call %s: ended late, outcome recorded: %s", request.key, late.outcome)
     broker.dispatch(request.run)
     broker.notify_run(request.run, inbox=False)
-
-
-def _storable(late: LateOutcomeRow) -> LateOutcomeRow:
-    """Return the outcome with a note in place of a result that no entry can carry."""
-    try:
-        codec.require_encodable(arrival(late, gate=None))
-    except NotJson as exc:
-        return replace(late, result=result_lost(f"its result cannot be stored: {exc}"))
-    return late
-
-
-def _move_slot(
-    work: StartTool,
-    source: dict[_CallKey, Callable[[], None]],
-    target: dict[_CallKey, Callable[[], None]],
-) -> bool:
-    release = source.pop((work.frame, work.call), None)
-    if release is None:
-        return False
-    target[(work.frame, work.call)] = release
-    return True

@@ -14,6 +14,7 @@ from approvals.governance import allowance_changes, allowances
 from approvals.models import AllowanceAct, Approval
 from runtime.control.verification import verify
 from runtime.core.run.events import AllowanceUse, GateDecided
+from runtime.core.run.reducer import initial
 from runtime.core.values.enums import Verdict
 from runtime.execution import worker
 from runtime.store import pool
@@ -108,4 +109,5 @@ def test_a_step_with_a_use_is_written_before_no_message() -> None:
     for event in (decided, replace(decided, allowance=use)):
         records = Records()
         records.add(record_event(event))
-        assert records.needs_first is (event.allowance is not None)
+        parts = records.parts(initial(UUID(int=3)), initial(UUID(int=3)))
+        assert parts["first"] is (event.allowance is not None)

@@ -186,11 +186,10 @@ def test_a_kept_slot_is_freed_once_if_its_call_does_not_start() -> None:
         request=PreviewRequest(of=of, digest="d", deadline=1.0), submit=lambda _: None
     )
     assert pool.reserve(call, lambda: None)
-    message = EffectFinished(
-        effect=effect, outcome=ToolResult(value=1), slot=KeptSlot(pool._tools.release)
-    )
+    slot = KeptSlot(pool._tools.release)
+    message = EffectFinished(effect=effect, outcome=ToolResult(value=1), slot=slot)
     kept = KeptSlots()
-    kept.take_over(message)
+    kept.take_over(effect.request, slot)
     message.discard()
     assert pool._tools._free == 0
     assert kept.use(call)
