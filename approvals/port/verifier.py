@@ -20,7 +20,6 @@ from approvals.models import Approval, approval_rows
 from approvals.requests import snapshot, verification
 from approvals.rights import approvals, principals
 from approvals.rules import policy
-from approvals.rules.policy import Demands, Stage
 from approvals.signed import audit, statements, votes
 from approvals.signed.statements import Statement
 from runtime.core.values.enums import RISKS, Decision, Risk
@@ -50,7 +49,7 @@ def decision(*, gate: UUID, decision: Decision, deadline: datetime | None = None
     the row could remove an extension.
     """
     stored = _read(_REQUEST, gate)
-    if _verified(stored, decision) is not None:
+    if _decided(stored, decision) is not None:
         return False
     if deadline is not None and stored.approval.expires_at != deadline:
         raise NotConfirmed("the journal has another deadline")
@@ -80,18 +79,20 @@ def approval(
         if action_digest != approval.action_digest:
             raise NotConfirmed("the action to start differs from the allowed one")
         return allowance_uses.verify(approval, origin, risk)
-    statement = None if decision is None else _verified(stored, decision)
+    decided = None if decision is None else _decided(stored, decision)
     if approval.status != Approval.Status.APPROVED:
         raise NotConfirmed(f"the request is {approval.status}")
-    if statement is None:
+    if decided is None:
         snapshot.check_digests(approval)
-        statement = _statement(stored)
+        decided = _read_statement(stored)
+    statement, counted = decided
     edited = VERDICTS[statement.verdict].carries == "edit"
     if action_digest != (statement.result if edited else approval.action_digest):
         raise NotConfirmed("the action to start differs from the approved one")
     if risk is not None and RISKS.index(risk) > RISKS.index(Risk(approval.risk)):
         raise ApprovalVoid(f"it was approved at {approval.risk} risk, and its risk is {risk} now")
-    voters = _check_rights(stored, statement, origin)
+    _check_rights(stored, statement, counted, origin)
+    voters = tuple([vote.person for vote in counted])
     return VerifiedApproval(by=voters or (statement.by,), comment=statement.reason or None)
 
 
@@ -109,6 +110,9 @@ class _StoredApproval:
     votes: str | None
 
 
+_Decided = tuple[Statement, tuple[votes.Cast, ...]]  # with the votes that count
+
+
 def _read(statement: str, gate: UUID) -> _StoredApproval:
     """Read every value that may have changed, in one query. Raises NotConfirmed if there is no such request."""
     with pool.in_transaction() as connection:
@@ -122,8 +126,8 @@ def _read(statement: str, gate: UUID) -> _StoredApproval:
     )
 
 
-def _verified(stored: _StoredApproval, decision: Decision) -> Statement | None:
-    """Return the statement of this decision, None if the clock decided.
+def _decided(stored: _StoredApproval, decision: Decision) -> _Decided | None:
+    """Return the statement of this decision and its votes, None if the clock decided.
 
     Raises NotConfirmed if they differ, KeyMissing.
     """
@@ -131,7 +135,7 @@ def _verified(stored: _StoredApproval, decision: Decision) -> Statement | None:
     if not VERDICTS[decision.verdict].by_person or not decision.by:
         _check_expired(stored, decision)
         return None
-    statement = _statement(stored)
+    statement, counted = _read_statement(stored)
     for person in (statement.by, statement.absent):
         if person in (stored.approval.requester, *stored.approval.origin):
             raise NotConfirmed(f"{person}, who decided, is in the run's origin")
@@ -141,11 +145,14 @@ def _verified(stored: _StoredApproval, decision: Decision) -> Statement | None:
         if decision.result is not None:
             raise NotConfirmed("an edited call has no result yet")
         snapshot.check_edit(stored.approval, decision.edit.args, statement.result)
-    return statement
+    return statement, counted
 
 
-def _statement(stored: _StoredApproval) -> Statement:
-    """Return the statement if it counts and was made in time. Raises NotConfirmed, KeyMissing."""
+def _read_statement(stored: _StoredApproval) -> _Decided:
+    """Return the statement if it counts and was made in time, and the votes that count.
+
+    Raises NotConfirmed unless every vote verifies and they suffice, KeyMissing.
+    """
     approval = stored.approval
     statement = statements.read(approval)
     verification.check_edited(approval, statement)
@@ -161,23 +168,17 @@ def _statement(stored: _StoredApproval) -> Statement:
     ):
         raise NotConfirmed("the decision was undone")
     snapshot.check_seal(approval)
-    _counted(stored, statement)
-    return statement
-
-
-def _counted(stored: _StoredApproval, statement: Statement) -> tuple[votes.Cast, ...]:
-    """Verify every vote, and return those that count. Raises NotConfirmed unless they suffice, KeyMissing."""
-    cast = votes.read(stored.approval, stored.votes)
-    return votes.check_counted(stored.approval, statement, cast)
+    cast = votes.read(approval, stored.votes)
+    return statement, votes.check_counted(approval, statement, cast)
 
 
 def _check_rights(
-    stored: _StoredApproval, statement: Statement, origin: Collection[str]
-) -> tuple[str, ...]:
-    """Raise ApprovalVoid unless the statement's reviewer, who is the stored one, and all voters may still decide.
-
-    Return the voters.
-    """
+    stored: _StoredApproval,
+    statement: Statement,
+    counted: tuple[votes.Cast, ...],
+    origin: Collection[str],
+) -> None:
+    """Raise ApprovalVoid unless the statement's reviewer, who is the stored one, and all voters may still decide."""
     principal = principals.from_rights(
         Actor(person=statement.by), stored.credentials, statement.at, past=True
     )
@@ -187,57 +188,43 @@ def _check_rights(
     if denial is not None:
         raise ApprovalVoid(f"{statement.by} approved it, but may no longer decide: {denial.detail}")
     if VERDICTS[statement.verdict].carries == "edit":
-        _check_edited_rule(stored.approval, statement, principal)
-    counted = _counted(stored, statement)
+        # The policy may have raised the risk of the request, so the call is judged at each one that may be its tool's.
+        for risk in RISKS[: RISKS.index(Risk(stored.approval.risk)) + 1]:
+            _check_edited(risk, stored.approval, statement, principal)
+    voters = {vote.person for vote in counted}
     for vote in counted:
-        voters = {other.person for other in counted}
         lost = votes_of_people.lost(vote, stored.approval, origin, voters)
         if lost is not None:
             raise ApprovalVoid(f"{vote.person} approved it, but may no longer decide: {lost}")
-    return tuple(vote.person for vote in counted)
 
 
-def _check_edited_rule(
-    approval: Approval, statement: Statement, principal: principals.Principal | None
-) -> None:
-    """Raise ApprovalVoid if the policy demands more for the edited call than the person who edited it.
-
-    The policy may have raised the risk of the request, so the call is evaluated at each risk that may be its tool's.
-    """
-    for risk in RISKS[: RISKS.index(Risk(approval.risk)) + 1]:
-        _check_edited_at(risk, approval, statement, principal)
-
-
-def _check_edited_at(
+def _check_edited(
     risk: Risk, approval: Approval, statement: Statement, principal: principals.Principal | None
 ) -> None:
+    """Raise ApprovalVoid if the policy demands more for the edited call than the person who edited it."""
     _, judgement = policies.judge(
         policies.facts_of(approval, json.loads(approval.edited or "{}"), risk)
     )
     absentees = principal.stands_for if principal else ()
     editor = next((absent for absent in absentees if absent.person == statement.absent), principal)
     demands = judgement.demands
-    if demands is not None and (
+    if demands is None:
+        return
+    # The people to whom the request had escalated count only if it has the same demands. Under another rule they could
+    # not decide yet: its steps would begin after its own deadline.
+    stages = demands.stages
+    if demands == votes.demands(approval):
+        stages = policy.stages(demands, approval.opened_until, statement.at)
+    if (
         demands.quorum > 1
         or editor is None
-        or not _edited_stage(demands, approval, statement.at).admits(editor.person, editor.groups)
+        or not stages[0].admits(editor.person, editor.groups)
         or (demands.reason and not statement.reason)
         or not demands.accept(statement.authenticated, statement.at)
     ):
         raise ApprovalVoid(
             f"the rule {demands.rule} demands more than {statement.by} for the edited call"
         )
-
-
-def _edited_stage(demands: Demands, approval: Approval, at: datetime) -> Stage:
-    """Return the stage of a rule for one person, with the people to whom the request had escalated.
-
-    These count only if the request has the same demands. Under another rule they could not decide yet: its steps would
-    begin after its own deadline.
-    """
-    if demands != votes.demands(approval):
-        return demands.stages[0]
-    return policy.stages(demands, approval.opened_until, at)[0]
 
 
 def _check_expired(stored: _StoredApproval, decision: Decision) -> None:
