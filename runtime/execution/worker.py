@@ -36,6 +36,7 @@ RETRY_SECONDS = 0.5  # between two attempts while Postgres is unreachable
 
 # Characters of stored entries. With the conversations read from them they take 4.4 times as much memory.
 MAX_CHARACTERS = 4 * 1024 * 1024
+MAX_RUNS = 256  # in the cache: the state of a short one takes more memory than its entries
 
 # Of runs that this process could not advance.
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
@@ -75,44 +76,56 @@ class RunSlots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownEntries:
-    """The first entries of a run, as rows that this process verified or wrote, and the conversations read from them."""
+    """The first entries of a run, as rows that this process verified or wrote, and what it has read from them.
+
+    `now` is the state after the last of them, None if there is none.
+    """
 
     rows: tuple[Row, ...] = ()
     conversations: Conversations = field(default_factory=Conversations)
+    now: Continuation | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class RecentRuns:
-    """Caches the long runs that this process released last, so that it reads and verifies their entries once.
+    """Caches the runs that this process released last, so that it reads, verifies and folds their entries once.
 
     When such a run is claimed, its rows are compared with the rows that this process verified or wrote: texts,
     positions, MACs and key ids. If the first ones are the same, only the later ones are verified and read. Else all of
     them are. A run that is taken leaves the cache.
     """
 
-    # The run released last is at the end.
-    _runs: OrderedDict[UUID, tuple[KnownEntries, int]] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self) -> None:
+        # The run released last is at the end, each with its characters.
+        self._runs: OrderedDict[UUID, tuple[KnownEntries, int]] = OrderedDict()
+        self._characters = 0
+        self._lock = threading.Lock()
 
-    def put(self, run: UUID, rows: Sequence[Row], conversations: Conversations) -> bool:
-        """Keep these entries, if they were read, and drop the oldest runs until there is room.
+    def put(
+        self, run: UUID, rows: Sequence[Row], conversations: Conversations, now: Continuation
+    ) -> bool:
+        """Keep these entries with the state after them, and drop the oldest runs until there is room.
 
-        Return whether they were read.
+        Return whether the run is a long one, whose conversations were read.
         """
-        if not 0 < conversations.position <= len(rows):
-            return False
-        entries = KnownEntries(rows=tuple(rows), conversations=conversations)
+        is_long = 0 < conversations.position <= len(rows)
+        if not is_long and len(rows) != now.position:
+            return False  # earlier ones are gone
+        entries = KnownEntries(rows=tuple(rows), conversations=conversations, now=now)
+        characters = sum([len(body) for _, body, *_ in rows])
         with self._lock:
-            self._runs[run] = entries, sum(len(body) for _, body, *_ in rows)
-            self._runs.move_to_end(run)
-            while sum(size for _, size in self._runs.values()) > MAX_CHARACTERS:
-                self._runs.popitem(last=False)
-        return True
+            _, before = self._runs.pop(run, (None, 0))
+            self._runs[run] = entries, characters
+            self._characters += characters - before
+            while self._characters > MAX_CHARACTERS or len(self._runs) > MAX_RUNS:
+                _, (_, characters) = self._runs.popitem(last=False)
+                self._characters -= characters
+        return is_long
 
     def pop(self, run: UUID, rows: tuple[Row, ...]) -> KnownEntries:
         """Return the cached entries if the run's rows begin with them, else none."""
         with self._lock:
-            entries, _ = self._runs.pop(run, (KnownEntries(), 0))
+            entries, characters = self._runs.pop(run, (KnownEntries(), 0))
+            self._characters -= characters
         return entries if rows[: len(entries.rows)] == entries.rows else KnownEntries()
 
 

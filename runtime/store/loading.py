@@ -60,13 +60,18 @@ class StoredRun:
         return signals.pending(count, _rows(columns), origin)
 
     def state(
-        self, claim: RunClaim, conversations: Conversations, *, verified_rows: int = 0
+        self,
+        claim: RunClaim,
+        conversations: Conversations,
+        *,
+        verified_rows: int = 0,
+        known: Continuation | None = None,
     ) -> tuple[Continuation, Entries]:
         """Return the verified state at the claim's position, and the entries of the run.
 
         `conversations` must be empty or have read the first entries; the remaining entries that the state needs are
-        read into it. The first `verified_rows` entries are the same as rows that this process verified or wrote. Raises
-        Tampered, KeyMissing, or NewerSchema.
+        read into it. The first `verified_rows` entries are the same as rows that this process verified or wrote;
+        `known` is the state that it read or wrote with the last of them. Raises Tampered, KeyMissing, or NewerSchema.
         """
         mark = pruning.checked(self.run, self.row[16:21])
         entries = Entries(
@@ -76,7 +81,9 @@ class StoredRun:
         base = continuations.checked(
             self.run, claim.continuation_position, row, entries.text, conversations
         )
-        now = journal.replayed(base, mark, entries, position=claim.position, head=claim.head)
+        now = journal.replayed(
+            known or base, mark, entries, position=claim.position, head=claim.head
+        )
         return now, entries
 
 

@@ -1,15 +1,24 @@
-"""A tool call that was started, and a table of the tests' own, which transactional tools write to."""
+"""A tool call that was started, and a table of the tests' own, which transactional tools write to.
 
-from collections.abc import Callable, Iterator
-from uuid import uuid4
+Every state that a process of a rig keeps between two claims is compared with the one that its entries lead to.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import connection
 
+from runtime.core.documents.codec import decode_entry
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.reducer import initial, step
 from runtime.core.values.enums import EffectClass
 from runtime.execution.effects.running import EffectFinished, RunningEffect
+from runtime.execution.worker import RecentRuns
 from runtime.ports.effects import ToolRequest, ToolResult
 from runtime.store import pool
+from runtime.store.tables.journal import Row
+from tests.support.calls import around
 from tests.support.engine import MakeBench
 
 
@@ -38,6 +47,22 @@ class Ledger:
     def attempts(self) -> list[int]:
         with pool.open_own() as own:
             return [number for (number,) in own.execute("SELECT * FROM ledger ORDER BY 1")]
+
+
+@pytest.fixture(autouse=True)
+def kept_states(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare(
+        recent: RecentRuns, run: UUID, rows: Sequence[Row], read: object, now: Continuation
+    ) -> None:
+        if [position for position, *_ in rows] == list(range(1, now.position + 1)):
+            folded = initial(run)
+            for _position, body, mac, *_ in rows:
+                entry = decode_entry(body)
+                folded = step(folded, entry.events, head=mac, at=entry.at)
+            assert now == folded
+
+    if "rig" in request.fixturenames:
+        around(monkeypatch, RecentRuns, "put", before=compare)
 
 
 @pytest.fixture

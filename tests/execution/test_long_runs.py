@@ -10,8 +10,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from runtime.control import verification
+from runtime.core.documents import codec
 from runtime.core.documents.continuations import Conversations, Lengths, decode_continuation
 from runtime.core.run.continuation import Continuation as State
+from runtime.core.run.reducer import initial
 from runtime.core.values.call_options import CompactionOptions
 from runtime.core.values.enums import EffectClass
 from runtime.core.values.limits import MAX_SUMMARY
@@ -143,7 +145,7 @@ def rows(bodies: str) -> tuple[Row, ...]:
 
 def test_a_run_is_taken_as_it_was_kept_and_only_once() -> None:
     recent, conversations = RecentRuns(), read(2)
-    assert recent.put(RUN, rows("ab"), conversations)
+    assert recent.put(RUN, rows("ab"), conversations, initial(RUN))
     assert not recent.pop(OTHER, rows("ab")).rows
     known = recent.pop(RUN, rows("abc"))
     assert (known.rows, known.conversations) == (rows("ab"), conversations)
@@ -156,7 +158,7 @@ def test_other_unread_or_unwritten_entries_are_read_anew() -> None:
     others += [(first, (*second[:column], "x", *second[column + 1 :])) for column in range(4)]
     for count, found in [(0, (first, second)), (3, (first, second)), *((2, one) for one in others)]:
         recent = RecentRuns()
-        recent.put(RUN, (first, second), read(count))
+        recent.put(RUN, (first, second), read(count), initial(RUN))
         assert not recent.pop(RUN, found).rows, found
 
 
@@ -164,9 +166,33 @@ def test_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "MAX_CHARACTERS", 10)
     recent, runs = RecentRuns(), [UUID(int=number) for number in range(5)]
     for number in (0, 1, 2, 3, 2, 4):
-        recent.put(runs[number], [(1, "abcd", "", "")], read(1))
+        recent.put(runs[number], [(1, "abcd", "", "")], read(1), initial(RUN))
     kept = [recent.pop(run, ((1, "abcd", "", ""),)).conversations.position for run in runs]
     assert kept == [0, 0, 1, 0, 1]
+
+
+def test_short_runs_make_room_by_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "MAX_RUNS", 2)
+    recent, runs = RecentRuns(), [UUID(int=number) for number in range(3)]
+    for run in runs:
+        assert not recent.put(run, rows("a"), Conversations(), replace(initial(run), position=1))
+    assert [recent.pop(run, rows("a")).now is not None for run in runs] == [False, True, True]
+
+
+def test_a_process_folds_the_entries_of_a_short_run_once(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded = list[str]()
+    around(monkeypatch, codec, "decode_entry", before=decoded.append)
+    desk = rig({"a": SCRIPT}, t=FakeTool(gated=True, body=lambda _: ToolResult(value="x")))
+    run = desk.advance(desk.start("a")).id
+    decoded.clear()
+    assert desk.answer(run).status == "suspended"
+    assert decoded == []
+    desk.context.recent.pop(run, ())
+    before = JournalEntry.objects.filter(run_id=run).count()
+    assert desk.answer(run).status == "suspended"
+    assert len(decoded) == before
 
 
 @pytest.fixture
