@@ -211,12 +211,15 @@ def queues_with_room() -> frozenset[str]:
 
 def notify_run(run: UUID, *, inbox: bool) -> None:
     """Tell open pages that a run has changed, and whether an inbox has. Returns at once, never raises."""
-    _the_notifier().put(run, inbox=inbox)
+    notifier = _notifier
+    if notifier is None or notifier.process != os.getpid():
+        notifier = _start_notifier()
+    notifier.put(run, inbox=inbox)
 
 
 def notify_person(person: str) -> None:
     """Have web processes check whether the open pages of a person may still listen. Returns at once, never raises."""
-    _the_notifier().put_person(person)
+    _start_notifier().put_person(person)
 
 
 def send_all(hints: Sequence[Message]) -> None:
@@ -345,7 +348,8 @@ def _broker(url: str) -> "redis.Redis":
     )
 
 
-def _the_notifier() -> Notifier:
+def _start_notifier() -> Notifier:
+    """Return the notifier of this process, and start it if there is none."""
     global _notifier
     with _lock:
         _notifier = _of_this_process(_notifier, Notifier)

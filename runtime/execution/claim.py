@@ -26,7 +26,7 @@ from runtime.execution.admission import versions
 from runtime.execution.commit import LoadedRun, Sizes
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.runner import Runner, RunnerQueue
-from runtime.execution.worker import DATABASE_ERRORS, RecentRuns, RunBackoff, WorkerContext
+from runtime.execution.worker import DATABASE_ERRORS, RecentRuns, WorkerContext
 from runtime.ports.effects import EffectHandler
 from runtime.store import leases, loading, pool
 from runtime.store.leases import RunClaim
@@ -55,10 +55,13 @@ def advance(run: UUID, context: WorkerContext, *, isolated: bool = False) -> boo
 
 def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
     skipped_at = context.backoff.skipped_at(run)
-    if skipped_at is not None and _signal_version(run) == skipped_at:
-        if context.backoff.forward_once(run):
-            broker.dispatch(run)
-        return False
+    if skipped_at is not None:
+        with pool.pooled() as connection:
+            has_new_signal = leases.read(connection, run).signal_version != skipped_at
+        if not has_new_signal:
+            if context.backoff.forward_once(run):
+                broker.dispatch(run)
+            return False
     owner = uuid4()
     try:
         with pool.pooled() as connection:
@@ -91,16 +94,25 @@ def _work(
     context: WorkerContext, claimed: ClaimedRun, messages: RunnerQueue, stored: StoredRun
 ) -> None:
     """Verify the loaded data, and run the runner until it releases the run."""
+    claim = claimed.claim
     # Before the run is verified and folded: that may be what kills its workers.
-    if _handle_crash_loop(claimed.claim):
+    reason = crash_loops.quarantine_reason(claim)
+    if reason is not None:
+        _quarantine(claim, reason)
         return
-    loaded = _load(claimed.claim, stored, context.recent)
+    if crash_loops.should_isolate(claim):
+        log.warning("Run %s: it lost two workers, so it is tried in another process", claim.run)
+        with pool.pooled() as connection:
+            leases.isolate(connection, claim)
+        broker.notify_run(claim.run, inbox=False)
+        return
+    loaded = _load(claim, stored, context.recent)
     version_changes = _version_changes(loaded, context.handler)
     now = Runner(context, claimed, messages, loaded, version_changes).work()
     # A long run goes back to this process, which need not verify its entries again.
-    if not now.ended and context.recent.put(claimed.claim.run, loaded.rows, loaded.conversations):
-        broker.keep(claimed.claim.run)
-    context.backoff.drop(claimed.claim.run)
+    if not now.ended and context.recent.put(claim.run, loaded.rows, loaded.conversations, now):
+        broker.keep(claim.run)
+    context.backoff.drop(claim.run)
 
 
 def _give_up(claim: RunClaim, context: WorkerContext, exc: Exception) -> None:
@@ -111,10 +123,17 @@ def _give_up(claim: RunClaim, context: WorkerContext, exc: Exception) -> None:
             log.warning("Run %s: lease lost, nothing more is written", run)
         case NewerSchema() | UnknownAgent() | WorkerOutdated():
             log.warning("Run %s: left unchanged for another worker: %s", run, exc)
-            _skip(claim, context.backoff)
+            # Due again soon, with a hint at once: another worker may be able to advance it.
+            with pool.pooled() as connection:
+                context.backoff.add(run, leases.read(connection, run).signal_version)
+                leases.back_off(connection, claim, seconds=leases.RESEND_SECONDS)
+            broker.dispatch(run)
         case ObjectStoreDown():
             log.warning("Run %s: it waits, left unchanged for now: %s", run, exc)
-            _await_store(claim, str(exc))
+            with pool.pooled() as connection:
+                leases.await_store(connection, claim, plain(str(exc)))
+                leases.back_off(connection, claim, seconds=STORE_SECONDS)
+            broker.notify_run(run, inbox=False)
         case KeyMissing():
             log.critical("Run %s: left unchanged for now, a key is missing: %s", run, exc)
             _back_off(claim)
@@ -134,21 +153,6 @@ def _give_up(claim: RunClaim, context: WorkerContext, exc: Exception) -> None:
             _back_off(claim)
 
 
-def _handle_crash_loop(claim: RunClaim) -> bool:
-    """Isolate or quarantine a run that lost workers. False if it may run here."""
-    reason = crash_loops.quarantine_reason(claim)
-    if reason is not None:
-        _quarantine(claim, reason)
-        return True
-    if crash_loops.should_isolate(claim):
-        log.warning("Run %s: it lost two workers, so it is tried in another process", claim.run)
-        with pool.pooled() as connection:
-            leases.isolate(connection, claim)
-        broker.notify_run(claim.run, inbox=False)
-        return True
-    return False
-
-
 def _quarantine(claim: RunClaim, reason: str) -> None:
     log.critical("Run %s: quarantined: %s", claim.run, reason)
     with pool.pooled() as connection:
@@ -161,31 +165,12 @@ def _back_off(claim: RunClaim) -> None:
         leases.back_off(connection, claim)
 
 
-def _await_store(claim: RunClaim, reason: str) -> None:
-    """Release the run until the store may be back."""
-    with pool.pooled() as connection:
-        leases.await_store(connection, claim, plain(reason))
-        leases.back_off(connection, claim, seconds=STORE_SECONDS)
-    broker.notify_run(claim.run, inbox=False)
-
-
-def _skip(claim: RunClaim, backoff: RunBackoff) -> None:
-    """Release the run, due again soon, with a hint at once: another worker may be able to advance it."""
-    with pool.pooled() as connection:
-        backoff.add(claim.run, leases.read(connection, claim.run).signal_version)
-        leases.back_off(connection, claim, seconds=leases.RESEND_SECONDS)
-    broker.dispatch(claim.run)
-
-
-def _signal_version(run: UUID) -> int:
-    with pool.pooled() as connection:
-        return leases.read(connection, run).signal_version
-
-
 def _load(claim: RunClaim, stored: StoredRun, recent: RecentRuns) -> LoadedRun:
     """Return the verified state of the run at the claim's position."""
     cached = recent.pop(claim.run, stored.entries)
-    now, entries = stored.state(claim, cached.conversations, verified_rows=len(cached.rows))
+    now, entries = stored.state(
+        claim, cached.conversations, verified_rows=len(cached.rows), known=cached.now
+    )
     if digests := blob_refs(now):
         with pool.pooled() as connection:
             blobs.check_claimed(connection, digests)

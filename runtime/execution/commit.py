@@ -59,8 +59,13 @@ class Sizes:
     @staticmethod
     def of(entries: journal.Entries, *, base: int) -> "Sizes":
         """Measure the entries of a run whose continuation is at position `base`."""
-        covered = sum(len(body) for position, body, *_ in entries.rows if position <= base)
-        return Sizes(covered=covered, tail=sum(len(body) for _, body, *_ in entries.rows) - covered)
+        covered = tail = 0
+        for position, body, *_ in entries.rows:
+            if position <= base:
+                covered += len(body)
+            else:
+                tail += len(body)
+        return Sizes(covered=covered, tail=tail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

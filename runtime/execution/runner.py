@@ -179,13 +179,15 @@ class Runner:
                     if any(message.cuts for message in records.by_type.get(MessageReceived, ())):
                         self._work.cut_reply()
                     self._uncommitted.clear()
+                    if release:
+                        return True
                     self._can_repeat = True
                     self._kept_slots.release()
                     if records.changes:
                         self._replies.ended = frozenset()  # the step deletes their parts
                     self._work.ready.extend(records.work)
                     self._step = self._new_step()
-                    return release
+                    return False
                 case CommitResult.NEW_SIGNALS:
                     writer.reread_signals()
                     self._rebuild_step(changes)

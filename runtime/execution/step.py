@@ -134,7 +134,7 @@ class StepBuilder:
 
     def apply_version_changes(self, version_changes: VersionChanges) -> None:
         """Continue every frame whose agent has changed with this process's version, or ask people first."""
-        if self.now.phase is not Phase.STARTED:
+        if self.now.phase is not Phase.STARTED or not (version_changes or self.now.pending):
             return
         for gate in version_gates(self.now):
             change = version_changes.get(gate.frame)

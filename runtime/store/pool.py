@@ -90,11 +90,11 @@ def row(
 
     A pooled connection keeps a cursor for each such statement. The cursor holds its last row, so rows must be small.
     """
-    cursor = (
-        connection.frequent_cursor(statement)
-        if isinstance(connection, _Pooled)
-        else connection.cursor()
-    )
+    cursor = connection.cursors.get(statement) if isinstance(connection, _Pooled) else None
+    if cursor is None:
+        cursor = connection.cursor()
+        if isinstance(connection, _Pooled):
+            connection.cursors[statement] = cursor
     return cursor.execute(statement, parameters, prepare=prepare).fetchone()
 
 
@@ -163,21 +163,20 @@ class _Pooled(psycopg.Connection[TupleRow]):
     """
 
     @cached_property
-    def _cursors(self) -> dict[str, psycopg.Cursor[TupleRow]]:
+    def cursors(self) -> dict[str, psycopg.Cursor[TupleRow]]:
+        """By statement."""
         return {}
-
-    def frequent_cursor(self, statement: str) -> psycopg.Cursor[TupleRow]:
-        cursor = self._cursors.get(statement)
-        if cursor is None:
-            cursor = self._cursors[statement] = self.cursor()
-        return cursor
 
 
 class _Checkout:
     """A pooled connection for the time of a block. As a generator it would take twice the calls."""
 
     def __enter__(self) -> Connection:
-        self._pool = _the_pool()
+        global _pool
+        with _lock:
+            if _pool is None or _pool.process != os.getpid():
+                _pool = _Pool()
+            self._pool = _pool
         self._connection = self._pool.acquire()
         return self._connection
 
@@ -255,14 +254,6 @@ class _Pool:
         except Exception:
             self._all.check()
             raise
-
-
-def _the_pool() -> _Pool:
-    global _pool
-    with _lock:
-        if _pool is None or _pool.process != os.getpid():
-            _pool = _Pool()
-        return _pool
 
 
 def _parameters() -> dict[str, Any]:

@@ -126,13 +126,18 @@ def commit(
     connection breaks.
     """
     failpoints.hit("before", step.kind, step.depth)
-    parts = compress(_OWN, _needed(step))
-    statement = _statement(
-        _advance(step), (*parts, *[(part.name, part.sql) for part in extra_statements])
+    advance = leases.advance(
+        suspends=step.continuation is not None,
+        ends=step.ended,
+        releases=step.release,
+        # Such a step depends on the signals that were read. A signal that came since makes the runner build it again.
+        strict=step.release or bool(step.signals) or bool(step.opened_gates) or step.first,
     )
-    parameters = _parameters(step)
-    for statement_part in extra_statements:
-        parameters |= statement_part.parameters
+    parts, parameters = tuple(compress(_OWN, _needed(step))), _parameters(step)
+    for part in extra_statements:
+        parts += ((part.name, part.sql),)
+        parameters |= part.parameters
+    statement = _statement(advance, parts)
     try:
         row = pool.row(connection, statement, parameters, prepare=prepare)
     except psycopg.errors.ForeignKeyViolation as exc:
@@ -143,7 +148,7 @@ def commit(
         if exc.diag.constraint_name in {part.overtaken for part in extra_statements}:
             return (
                 CommitResult.NEW_SIGNALS
-            )  # another transaction was faster: its signals are read first
+            )  # another transaction was faster: its signals come first
         if exc.diag.constraint_name != used_approvals.CONSTRAINT:
             raise
         raise Tampered(f"an approval was used before: {exc.diag.message_detail}") from exc
@@ -166,16 +171,6 @@ def written_after_wait(connection: Connection, step: Step) -> bool:
     return was_written(connection, step.entry)
 
 
-def _advance(step: Step) -> str:
-    return leases.advance(
-        suspends=step.continuation is not None,
-        ends=step.ended,
-        releases=step.release,
-        # Such a step depends on the signals that were read. A signal that came since makes the runner build it again.
-        strict=step.release or bool(step.signals) or bool(step.opened_gates) or step.first,
-    )
-
-
 @cache
 def _statement(advance: str, parts: tuple[tuple[str, str], ...]) -> str:
     tables = "".join(f", {name} AS ({sql})" for name, sql in parts)
@@ -185,20 +180,15 @@ def _statement(advance: str, parts: tuple[tuple[str, str], ...]) -> str:
 _WAITS = TypeAdapter(tuple[RateLimitWait, ...])
 
 
-def _limited(now: Continuation) -> str | None:
-    """Return the calls that wait for a rate limit as JSON, None if there are none."""
-    waits = rate_limit_waits(now)
-    return _WAITS.dump_json(waits).decode() if waits else None
-
-
 def _parameters(step: Step) -> dict[str, object]:
     """Return the parameters of the parts that the statement has."""
+    limited = rate_limit_waits(step.state)
     parameters = {
         "status": step.status,
         "output": step.output,
         "reason": step.reason,
         "awaits": step.awaits,
-        "limited": _limited(step.state),
+        "limited": _WAITS.dump_json(limited).decode() if limited else None,
         "unheard": step.unheard,
         "due": step.due,
         "mailbox": step.signal_version,

@@ -100,8 +100,12 @@ class Measures:
                 if usage := getattr(event, "usage", None):
                     for kind in ("input", "output"):
                         self._tokens[kind] += usage.get(f"{kind}_tokens", 0)
-                if states and isinstance(event, ToolReturned | ToolFailed | OutcomeUnknown):
-                    self._calls[f"{_tool(event, states)} {OUTCOMES[event.type]}"] += 1
+                if isinstance(event, ToolReturned | ToolFailed | OutcomeUnknown):
+                    for state in states:  # the step may have made that call, or closed its frame
+                        if event.frame in state.frames:
+                            tool = state.call(event.frame, event.call).tool
+                            self._calls[f"{tool} {OUTCOMES[event.type]}"] += 1
+                            break
 
     def stored(self) -> str:
         """Return the counts as JSON."""
@@ -165,9 +169,3 @@ def quantile(measures: Mapping[str, Any], share: float) -> float | None:
             return low + (float(name) - low) * (rank - before) / (count - before)
         low, before = float(name), count
     return low
-
-
-def _tool(event: ToolReturned | ToolFailed | OutcomeUnknown, states: Sequence[Continuation]) -> str:
-    """Return the tool of the event's call. The step may have made that call, or closed its frame."""
-    state = next(state for state in states if event.frame in state.frames)
-    return state.call(event.frame, event.call).tool

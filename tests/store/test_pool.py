@@ -68,7 +68,9 @@ def test_a_waiting_caller_gets_the_returned_connection(monkeypatch: pytest.Monke
         for _ in range(CONNECTIONS):
             last = held.enter_context(pool.pooled())
         waiting = callers.submit(_backend)
-        until(lambda: pool._the_pool()._waiting or None, "the caller to wait")
+        connections = pool._pool
+        assert connections is not None
+        until(lambda: connections._waiting or None, "the caller to wait")
         held.close()
         assert waiting.result() == last.info.backend_pid
 
@@ -100,11 +102,12 @@ def test_after_an_outage_no_caller_waits_for_the_pools_pause(
 def test_a_forked_process_has_a_pool_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process finds itself with another id than the one that opened the pool."""
     with pool.pooled():
-        before = pool._the_pool()
+        before = pool._pool
+    assert before is not None
     monkeypatch.setattr(before, "process", -1)
-    after = pool._the_pool()
     try:
-        assert after is not before
+        with pool.pooled():
+            assert pool._pool is not before
     finally:
         before.close()
         pool.close()

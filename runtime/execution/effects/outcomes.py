@@ -65,21 +65,26 @@ def event_of(
 
     `is_cut` says that a person's message ended the model call. A complete reply that was faster is kept.
     """
-    if isinstance(request, ModelRequest):
-        if is_cut and isinstance(outcome, ModelFailure):
-            return _cut_reply(now.frame(request.frame), outcome, at)
-        return _model_event(now, request, outcome, at, jitter)
+    if isinstance(request, ToolRequest):
+        return _tool_event(now, request, outcome, at, jitter)
     if isinstance(request, PreviewRequest):
-        return _preview_event(request, outcome, at)
-    return _tool_event(now, request, outcome, at, jitter)
-
-
-def _preview_event(request: PreviewRequest, outcome: Outcome, at: datetime) -> CallPreviewed:
-    return CallPreviewed(
-        frame=request.frame,
-        call=request.call,
-        preview=replace(preview_of(outcome), at=at, digest=request.digest),
-    )
+        return CallPreviewed(
+            frame=request.frame,
+            call=request.call,
+            preview=replace(preview_of(outcome), at=at, digest=request.digest),
+        )
+    if is_cut and isinstance(outcome, ModelFailure):
+        return on_cut(
+            now.frame(request.frame),
+            "message",
+            at=at,
+            model=outcome.model,
+            partial=outcome.partial,
+            tokens=outcome.tokens,
+            usage=outcome.usage,
+            cost=outcome.cost,
+        )
+    return _model_event(now, request, outcome, at, jitter)
 
 
 def preview_of(outcome: Outcome) -> CallPreview:
@@ -102,7 +107,20 @@ def _model_event(
         case ModelAnswer() if request.summary:
             return _compaction_event(frame, outcome)
         case ModelAnswer():
-            return _reply_event(request, outcome)
+            return ModelReplied(
+                frame=request.frame,
+                reply=outcome.reply,
+                text=outcome.text,
+                calls=outcome.calls,
+                output=outcome.output,
+                output_kept=outcome.output_kept,
+                at_once=outcome.at_once,
+                usage=outcome.usage,
+                model=outcome.model,
+                cost=outcome.cost,
+                heard=request.unheard,
+                given_by=request.fork_reply.by if request.fork_reply else "",
+            )
         case ModelFailure():
             return on_no_reply(
                 frame,
@@ -122,26 +140,24 @@ def _model_event(
                 timeout=timedelta(seconds=settings.SIGNOFF_OUTAGE_SECONDS),
             )
         case RateLimited():
-            return _rate_limit_event(frame, outcome, at)
+            return RetryScheduled(
+                frame=frame.id,
+                call=None,
+                attempt=frame.attempt,
+                cause="brake",
+                error=f"{outcome.model} was not asked: its provider wants fewer requests",
+                until=outcome.until,
+                model=outcome.model,
+                ticket=outcome.queue_number,
+                since=frame.outage.since if frame.outage else at,
+                limited=True,
+            )
         case Unknown() | ToolFailure():
             return ModelFailed(frame=request.frame, error=outcome.error)
         case ToolResult():
             return ModelFailed(frame=request.frame, error="a tool's result instead of a reply")
         case _ as never:
             assert_never(never)
-
-
-def _cut_reply(frame: Frame, failure: ModelFailure, at: datetime) -> RetryScheduled:
-    return on_cut(
-        frame,
-        "message",
-        at=at,
-        model=failure.model,
-        partial=failure.partial,
-        tokens=failure.tokens,
-        usage=failure.usage,
-        cost=failure.cost,
-    )
 
 
 def lost_reply(
@@ -162,23 +178,6 @@ def lost_reply(
         tokens=kept_part.tokens,
         usage=kept_part.usage,
         cost=kept_part.cost,
-    )
-
-
-def _reply_event(request: ModelRequest, answer: ModelAnswer) -> ModelReplied:
-    return ModelReplied(
-        frame=request.frame,
-        reply=answer.reply,
-        text=answer.text,
-        calls=answer.calls,
-        output=answer.output,
-        output_kept=answer.output_kept,
-        at_once=answer.at_once,
-        usage=answer.usage,
-        model=answer.model,
-        cost=answer.cost,
-        heard=request.unheard,
-        given_by=request.fork_reply.by if request.fork_reply else "",
     )
 
 
@@ -222,21 +221,6 @@ def dropped(request: ModelRequest, outcome: Outcome) -> AnswerDropped | None:
         usage=outcome.usage,
         model=outcome.model,
         cost=outcome.cost,
-    )
-
-
-def _rate_limit_event(frame: Frame, limited: RateLimited, at: datetime) -> RetryScheduled:
-    return RetryScheduled(
-        frame=frame.id,
-        call=None,
-        attempt=frame.attempt,
-        cause="brake",
-        error=f"{limited.model} was not asked: its provider wants fewer requests",
-        until=limited.until,
-        model=limited.model,
-        ticket=limited.queue_number,
-        since=frame.outage.since if frame.outage else at,
-        limited=True,
     )
 
 

@@ -67,16 +67,21 @@ def perform(
         came: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         start_model_call(handler, request, came.put)
         return came.get()
-    if isinstance(request, PreviewRequest):
-        return _preview(handler, request)
-    failpoints.hit("starting", request.effect, depth_of(request.frame))
+    is_preview, depth = isinstance(request, PreviewRequest), depth_of(request.frame)
+    kind = "preview" if is_preview else request.effect
+    failpoints.hit("starting", kind, depth)
     try:
-        outcome = handler.perform(request)
+        if isinstance(request, PreviewRequest):
+            outcome: Outcome = ToolResult(value=handler.preview(request))
+        else:
+            outcome = handler.perform(request)
     except Exception as exc:
-        log.exception("Effect handler raised an error for %s", request)
+        subject = f"the preview of {request.key}" if is_preview else request
+        log.exception("Effect handler raised an error for %s", subject)
         return Unknown(error=plain(f"{type(exc).__name__}: {exc}"))
-    outcome = _valid(handler, request, outcome)
-    failpoints.hit("performed", request.effect, depth_of(request.frame))
+    if isinstance(request, ToolRequest):
+        outcome = _valid(handler, request, outcome)
+    failpoints.hit("performed", kind, depth)
     return outcome
 
 
@@ -87,13 +92,14 @@ def start_model_call(
     keep: Keep | None = None,
 ) -> Abort:
     """Start a model call. The handler delivers the outcome from a thread of its own, which must not be blocked."""
+    depth = depth_of(request.frame)
 
     def came(outcome: Outcome) -> None:
         outcome = _valid(handler, request, outcome)
-        failpoints.hit("performed", "model", depth_of(request.frame))
+        failpoints.hit("performed", "model", depth)
         deliver(outcome)
 
-    failpoints.hit("starting", "model", depth_of(request.frame))
+    failpoints.hit("starting", "model", depth)
     try:
         return handler.start_model_call(request, came, keep)
     except Exception as exc:
@@ -106,7 +112,13 @@ def validate_outcome(outcome: Outcome) -> Outcome:
     """Return the outcome as it is journaled. Raises NotJson with the field and the limit."""
     match outcome:
         case ModelAnswer():
-            _check_answer(outcome)
+            limit = MAX_ITEMS if outcome.at_once else MAX_CALLS
+            if len(outcome.calls) > limit:
+                problem = f"{len(outcome.calls)} in one reply, at most {limit} are taken"
+                raise NotJson("calls", problem)
+            # A provider's client may have added to the other fields.
+            if not _is_within_limits(outcome):
+                _find_problem(outcome)
             return outcome
         case ToolResult():
             _require(outcome.value, "result", MAX_RESULT)
@@ -160,28 +172,27 @@ def request_for(
             fork_reply=None if work.summary else frame.given,
         )
     if isinstance(work, AnswerInquiry):
-        return _inquiry_request(now, frame, work, filled)
+        inquiry = open_inquiry(now, work.inquiry)
+        assert inquiry is not None  # an inquiry that ended is withdrawn before
+        return ModelRequest(
+            run=now.run,
+            frame=frame.id,
+            agent=frame.agent,
+            messages=filled.messages(with_inquiry(frame, inquiry), now.memory),
+            deadline=frame.terms.deadline,
+            instructions=frame.instructions,
+            calls=frame.calls,
+            inquiry=inquiry.id,
+        )
     call = frame.find(work.call)
     if isinstance(work, PreviewCall):
-        of = _tool_request(now, frame, call, work.terms, call.attempt + 1)
+        of = _tool_request(now, frame, call, work.terms, call.attempt + 1, _NO_APPROVAL)
         is_approved = call.shown is not None
         seconds = PREVIEW_AGAIN_SECONDS if is_approved else PREVIEW_SECONDS
         return PreviewRequest(of=of, digest=work.terms.digest, deadline=seconds)
     assert call.terms is not None  # a call is checked before it is started
     approval = _NO_APPROVAL if call.gate is None else approved.get(call.gate, _NO_APPROVAL)
-    request = _tool_request(now, frame, call, call.terms, work.attempt)
-    return replace(request, approvers=approval.by, comment=approval.comment)
-
-
-def _preview(handler: EffectHandler, request: PreviewRequest) -> Outcome:
-    failpoints.hit("starting", "preview", depth_of(request.frame))
-    try:
-        preview = handler.preview(request)
-    except Exception as exc:
-        log.exception("Effect handler raised an error for the preview of %s", request.key)
-        return Unknown(error=plain(f"{type(exc).__name__}: {exc}"))
-    failpoints.hit("performed", "preview", depth_of(request.frame))
-    return ToolResult(value=preview)
+    return _tool_request(now, frame, call, call.terms, work.attempt, approval)
 
 
 def _valid(
@@ -193,39 +204,28 @@ def _valid(
     except NotJson as exc:
         problem = f"its result cannot be kept: {exc}"
         if isinstance(outcome, ModelAnswer):
-            return _unusable(handler, request, outcome, problem)
+            # A script, and a person's reply, would be the same again.
+            if (
+                isinstance(request, ToolRequest)
+                or request.fork_reply
+                or handler.is_scripted(request.agent)
+            ):
+                return ModelFailure(error=problem)
+            return ModelFailure(
+                error=problem,
+                retryable=True,
+                cause=FailureCause.REPLY,
+                model=outcome.model,
+                fallback=outcome.fallback,
+                usage=outcome.usage,
+                cost=outcome.cost,
+            )
         if (
             isinstance(request, ToolRequest)
             and EFFECT_CLASSES[request.effect].happened_when_returned
         ):
             return ToolResult(value=result_lost(problem))
         return ToolFailure(error=problem)
-
-
-def _unusable(
-    handler: EffectHandler, request: ModelRequest | ToolRequest, answer: ModelAnswer, problem: str
-) -> ModelFailure:
-    """Return the failure of a reply that cannot be kept. A script, and a person's reply, would be the same again."""
-    if isinstance(request, ToolRequest) or request.fork_reply or handler.is_scripted(request.agent):
-        return ModelFailure(error=problem)
-    return ModelFailure(
-        error=problem,
-        retryable=True,
-        cause=FailureCause.REPLY,
-        model=answer.model,
-        fallback=answer.fallback,
-        usage=answer.usage,
-        cost=answer.cost,
-    )
-
-
-def _check_answer(answer: ModelAnswer) -> None:
-    """Check the other fields of a reply: a provider's client may have added to them."""
-    limit = MAX_ITEMS if answer.at_once else MAX_CALLS
-    if len(answer.calls) > limit:
-        raise NotJson("calls", f"{len(answer.calls)} in one reply, at most {limit} are taken")
-    if not _is_within_limits(answer):
-        _find_problem(answer)
 
 
 def _is_within_limits(answer: ModelAnswer) -> bool:
@@ -266,25 +266,13 @@ def _require(value: object, field: str, limit: int) -> None:
         raise NotJson(field, f"is {size} bytes of JSON, at most {limit} are taken")
 
 
-def _inquiry_request(
-    now: Continuation, frame: Frame, work: AnswerInquiry, filled: InlinedMessages
-) -> ModelRequest:
-    inquiry = open_inquiry(now, work.inquiry)
-    assert inquiry is not None  # an inquiry that ended is withdrawn before
-    return ModelRequest(
-        run=now.run,
-        frame=frame.id,
-        agent=frame.agent,
-        messages=filled.messages(with_inquiry(frame, inquiry), now.memory),
-        deadline=frame.terms.deadline,
-        instructions=frame.instructions,
-        calls=frame.calls,
-        inquiry=inquiry.id,
-    )
-
-
 def _tool_request(
-    now: Continuation, frame: Frame, call: Call, terms: CallOptions, attempt: int
+    now: Continuation,
+    frame: Frame,
+    call: Call,
+    terms: CallOptions,
+    attempt: int,
+    approval: VerifiedApproval,
 ) -> ToolRequest:
     return ToolRequest(
         run=now.run,
@@ -301,4 +289,6 @@ def _tool_request(
         business_key=now.business_key,
         input=frame.messages[0]["content"] if frame.messages else None,
         todo=frame.todo if terms.plan else (),
+        approvers=approval.by,
+        comment=approval.comment,
     )

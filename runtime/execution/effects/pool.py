@@ -66,12 +66,11 @@ class Slots:
         """Free a slot, and wake the next runner."""
         with self._lock:
             self._free += 1
-        self.wake_next()
+        if self.waiting:
+            self.wake_next()
 
     def wake_next(self) -> None:
         """Wake the next runner if a slot is free."""
-        if not self.waiting:
-            return
         with self._lock:
             wake = self.waiting.popleft() if self.waiting and self._free else None
         if wake is not None:
@@ -82,7 +81,8 @@ class Slots:
         with self._lock:
             if wake in self.waiting:
                 self.waiting.remove(wake)
-        self.wake_next()
+        if self.waiting:
+            self.wake_next()
 
 
 class EffectPool:
@@ -110,11 +110,13 @@ class EffectPool:
 
     def reserve(self, work: Work, wake: Callable[[], None]) -> bool:
         """Reserve a slot for this work, or have `wake` called when one is free."""
-        return self._slots(work).reserve(wake)
+        slots = self._models if isinstance(work, CallModel | AnswerInquiry) else self._tools
+        return slots.reserve(wake)
 
     def release(self, work: Work) -> None:
         """Free the slot of work that was not launched."""
-        self._slots(work).release()
+        slots = self._models if isinstance(work, CallModel | AnswerInquiry) else self._tools
+        slots.release()
 
     def wake_next(self) -> None:
         """Wake the next runner. A woken runner calls this once it has reserved its slots."""
@@ -148,9 +150,6 @@ class EffectPool:
         self._threads.shutdown(wait=True)
         self._deadlines.close()
         self.replies.close()
-
-    def _slots(self, work: Work) -> Slots:
-        return self._models if isinstance(work, CallModel | AnswerInquiry) else self._tools
 
     def _finish_model_call(self, effect: RunningEffect, outcome: Outcome) -> None:
         if effect.settle():
@@ -197,9 +196,8 @@ class EffectPool:
         with self._lock:
             if not effect.settle():
                 return
-            if not isinstance(
-                request, PreviewRequest
-            ):  # its limit is short, and it changes nothing
+            # The limit of a preview is short, and it changes nothing.
+            if not isinstance(request, PreviewRequest):
                 self._hung[effect] = request.tool
             tools = list(self._hung.values())
         # In a thread of its own, because ending a transaction asks Postgres.
@@ -213,17 +211,14 @@ class EffectPool:
         )
         if len(tools) * HUNG_SHARE >= self._number and not self._is_replaced:
             self._is_replaced = True
-            self._report(tools)
-
-    def _report(self, tools: list[str]) -> None:
-        log.critical(
-            "This worker takes no more runs and must be replaced: %d of its %d tool slots are"
-            " held by calls past their deadline (tools: %s)",
-            len(tools),
-            self._number,
-            ", ".join(sorted(set(tools))),
-        )
-        self._replace()
+            log.critical(
+                "This worker takes no more runs and must be replaced: %d of its %d tool slots are"
+                " held by calls past their deadline (tools: %s)",
+                len(tools),
+                self._number,
+                ", ".join(sorted(set(tools))),
+            )
+            self._replace()
 
 
 @dataclass(slots=True, order=True)

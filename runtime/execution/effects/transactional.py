@@ -108,8 +108,12 @@ def _abortable(effect: RunningEffect) -> Iterator[None]:
 
     def abort() -> None:
         with lock:  # or the connection could already serve another transaction
-            if effect.abort is abort:
-                _terminate(backend, effect)
+            if effect.abort is not abort:
+                return
+            try:
+                pool.terminate(backend)
+            except psycopg.Error as exc:
+                log.warning("Call %s: its transaction is still open: %s", effect.location, exc)
 
     effect.abort = abort
     try:
@@ -117,10 +121,3 @@ def _abortable(effect: RunningEffect) -> Iterator[None]:
     finally:
         with lock:
             effect.abort = no_abort
-
-
-def _terminate(backend: int, effect: RunningEffect) -> None:
-    try:
-        pool.terminate(backend)
-    except psycopg.Error as exc:
-        log.warning("Call %s: its transaction is still open: %s", effect.location, exc)
