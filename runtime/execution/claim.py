@@ -169,7 +169,7 @@ def _load(claim: RunClaim, stored: StoredRun, recent: RecentRuns) -> LoadedRun:
     """Return the verified state of the run at the claim's position."""
     cached = recent.pop(claim.run, stored.entries)
     now, entries = stored.state(
-        claim, cached.conversations, verified_rows=len(cached.rows), known=cached.now
+        claim, cached.conversations, verified_rows=len(cached.rows), kept_state=cached.now
     )
     if digests := blob_refs(now):
         with pool.pooled() as connection:

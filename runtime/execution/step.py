@@ -174,8 +174,8 @@ class StepBuilder:
                 if self.now.phase is Phase.STARTED:
                     self.add(receive_message(signal))
             case InquirySignal():
-                if (asked := receive_inquiry(self.now, signal)) is not None:
-                    self.add(asked)
+                if (question := receive_inquiry(self.now, signal)) is not None:
+                    self.add(question)
             case ExtensionSignal():
                 extension = self._admission.read_extension(signal)
                 with suppress(IllegalTransition):  # the gate is closed, or this was received

@@ -65,13 +65,13 @@ class StoredRun:
         conversations: Conversations,
         *,
         verified_rows: int = 0,
-        known: Continuation | None = None,
+        kept_state: Continuation | None = None,
     ) -> tuple[Continuation, Entries]:
         """Return the verified state at the claim's position, and the entries of the run.
 
         `conversations` must be empty or have read the first entries; the remaining entries that the state needs are
-        read into it. The first `verified_rows` entries are the same as rows that this process verified or wrote;
-        `known` is the state that it read or wrote with the last of them. Raises Tampered, KeyMissing, or NewerSchema.
+        read into it. The first `verified_rows` entries are the same as rows that this process verified or wrote, and
+        `kept_state` is the state after them. Raises Tampered, KeyMissing, or NewerSchema.
         """
         mark = pruning.checked(self.run, self.row[16:21])
         entries = Entries(
@@ -82,7 +82,7 @@ class StoredRun:
             self.run, claim.continuation_position, row, entries.text, conversations
         )
         now = journal.replayed(
-            known or base, mark, entries, position=claim.position, head=claim.head
+            kept_state or base, mark, entries, position=claim.position, head=claim.head
         )
         return now, entries
 

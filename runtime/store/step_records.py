@@ -141,7 +141,7 @@ class Records:
         """Return the fields that most steps leave empty, of the step that leads from one state to the other."""
         if self.summary is None and self.by_type.keys().isdisjoint(_WITH_PARTS):
             return {}
-        opened = {event.gate for event in self.by_type.get(GateOpened, ())}
+        opened_gates = {event.gate for event in self.by_type.get(GateOpened, ())}
         decided = self.by_type.get(GateDecided, ())
         ended = self.by_type.get(WaitEnded, ())
         # The calls in doubt whose instances reported nothing: no worker attempted them.
@@ -150,7 +150,7 @@ class Records:
         rowless = [*unreported, *[end for end in ended if end.outcome in ("timed_out", "closed")]]
         return {
             # As far as they are still open after the step.
-            "opened_gates": tuple([gate for gate in now.pending if gate.gate in opened]),
+            "opened_gates": tuple([gate for gate in now.pending if gate.gate in opened_gates]),
             "settled": tuple([event.gate for event in decided]),
             "closed": tuple(chain.from_iterable(self.closed.values())),
             "opened_waits": tuple(

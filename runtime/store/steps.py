@@ -134,9 +134,9 @@ def commit(
         strict=step.release or bool(step.signals) or bool(step.opened_gates) or step.first,
     )
     parts, parameters = tuple(compress(_OWN, _needed(step))), _parameters(step)
-    for part in extra_statements:
-        parts += ((part.name, part.sql),)
-        parameters |= part.parameters
+    for extra in extra_statements:
+        parts += ((extra.name, extra.sql),)
+        parameters |= extra.parameters
     statement = _statement(advance, parts)
     try:
         row = pool.row(connection, statement, parameters, prepare=prepare)
@@ -146,9 +146,8 @@ def commit(
         return CommitResult.NEW_SIGNALS  # the sweeper collected a content: it is written again
     except psycopg.errors.UniqueViolation as exc:
         if exc.diag.constraint_name in {part.overtaken for part in extra_statements}:
-            return (
-                CommitResult.NEW_SIGNALS
-            )  # another transaction was faster: its signals come first
+            # Another transaction was faster: its signals are read first.
+            return CommitResult.NEW_SIGNALS
         if exc.diag.constraint_name != used_approvals.CONSTRAINT:
             raise
         raise Tampered(f"an approval was used before: {exc.diag.message_detail}") from exc
