@@ -76,9 +76,9 @@ class RunSlots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownEntries:
-    """The first entries of a run, as rows that this process verified or wrote, and what it has read from them.
+    """The first entries of a run, as rows that this process verified or wrote, and the conversations read from them.
 
-    `now` is the state after the last of them, None if there is none.
+    `now` is the state after them, None if there are none.
     """
 
     rows: tuple[Row, ...] = ()
