@@ -136,10 +136,10 @@ def arguments(args: Any, schema: Any, *, is_copy: bool = False) -> list[Argument
             name=name,
             label=labels[name],
             is_renamed=is_renamed(name, labels[name]) or counts[labels[name]] > 1,
-            value=_default(rules[name]),
+            value=rule.get("default") if isinstance(rule, dict) else None,
             is_given=False,
         )
-        for name in rules
+        for name, rule in rules.items()
         if name not in args
     ]
     return sorted(present, key=lambda argument: argument.is_id) + omitted
@@ -181,10 +181,6 @@ def properties_of(schema: Any) -> Mapping[str, Any]:
     """Return the schemas of the arguments by name; none if the schema is of no object."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return properties if isinstance(properties, dict) else {}
-
-
-def _default(rule: Any) -> Any:
-    return rule.get("default") if isinstance(rule, dict) else None
 
 
 def label_of(name: str, rule: Any) -> str:

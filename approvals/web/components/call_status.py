@@ -68,7 +68,8 @@ def aftermath(
         return None
     if call is None:
         return _recorded(approval)
-    since = _since(approval, call)
+    gates = [span.gate for span in call.spans]
+    since = call.spans[gates.index(approval.gate) + 1 :] if approval.gate in gates else []
     if status == "approved" and any(span.gate_kind is GateKind.APPROVAL for span in since):
         return _asked_again(approval, since, principal)
     lost = call.state is CallState.UNKNOWN
@@ -88,12 +89,6 @@ def aftermath(
         result=call.result,
         in_doubt=open_request,
     )
-
-
-def _since(approval: approval_views.ApprovalView, call: CallRecord) -> list[Span]:
-    """Return what became of the call after the gate of this request."""
-    gates = [span.gate for span in call.spans]
-    return call.spans[gates.index(approval.gate) + 1 :] if approval.gate in gates else []
 
 
 def _asked_again(
@@ -162,28 +157,23 @@ def _counts_at(approval: approval_views.ApprovalView) -> datetime | None:
 def _label(
     approval: approval_views.ApprovalView, status: str, call: CallRecord, open_request: UUID | None
 ) -> str:
-    """Name the state. `open_request` asks for the outcome of the call."""
+    """Name the state; of a finished call with the duration of its last attempt. `open_request` asks for its outcome."""
     if approval.is_in_doubt and call.state is CallState.UNKNOWN and open_request is None:
         when = _when(approval, if_blocked="a worker applies it", if_free="a worker applies it next")
         return f"recorded, {when}"
     if call.state not in NOT_STARTED:
-        return _ended(call)
+        last = call.spans[-1] if call.spans else None
+        if call.state is not CallState.RETURNED or last is None or last.kind is not SpanKind.TOOL:
+            return call.label
+        if last.start is None or last.end is None:
+            return call.label
+        return f"{call.label} in {duration(last.end - last.start)}"
     if status != "approved":
         return "not started; the decision is recorded"
     waiting = _blocked_by(approval) or _counts_at(approval)
     return (
         f"approved, {_when(approval, if_blocked='starts', if_free='')}" if waiting else "starting…"
     )
-
-
-def _ended(call: CallRecord) -> str:
-    """Name the state of a started call; a finished one with the duration of its last attempt."""
-    last = call.spans[-1] if call.spans else None
-    if call.state is not CallState.RETURNED or last is None or last.kind is not SpanKind.TOOL:
-        return call.label
-    if last.start is None or last.end is None:
-        return call.label
-    return f"{call.label} in {duration(last.end - last.start)}"
 
 
 def _when(approval: approval_views.ApprovalView, *, if_blocked: str, if_free: str) -> str:

@@ -1,6 +1,6 @@
 """A template filter for changed arguments: short values stand in one row, long ones are compared by line."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,9 +42,20 @@ def change_rows(
 
 
 def _row(change: ArgumentChange, args: Mapping[str, Any], schema: Any) -> ChangeRow:
-    rules = list(_rules(change.path.split("."), schema))
+    rules = list[tuple[str, Any]]()
+    for name in change.path.split("."):
+        schema = properties_of(schema).get(name)
+        rules.append((name, schema))
     labels = [label_of(name, rule) for name, rule in rules]
-    is_whole = any(_is_whole(value) for value in (change.before, change.after))
+    is_whole = any(
+        isinstance(value, BlobRef) or file_of(value) is not None
+        for value in (change.before, change.after)
+    )
+    differences: tuple[Difference, ...] = ()
+    if isinstance(change.before, list) and isinstance(change.after, list):
+        differences = Item(text="", before=change.before, after=change.after).differences
+    elif not is_whole:
+        differences = (Difference(name="", before=change.before, after=change.after),)
     value = change.after if change.is_given else change.before
     name, rule = rules[-1]
     return ChangeRow(
@@ -55,21 +66,5 @@ def _row(change: ArgumentChange, args: Mapping[str, Any], schema: Any) -> Change
         ),
         unit=unit_of(name, rule, {**args, name: value}),
         is_whole=is_whole,
-        differences=() if is_whole else _differences(change),
+        differences=differences,
     )
-
-
-def _rules(names: Iterable[str], schema: Any) -> Iterator[tuple[str, Any]]:
-    for name in names:
-        schema = properties_of(schema).get(name)
-        yield name, schema
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, BlobRef) or file_of(value) is not None
-
-
-def _differences(change: ArgumentChange) -> tuple[Difference, ...]:
-    if isinstance(change.before, list) and isinstance(change.after, list):
-        return Item(text="", before=change.before, after=change.after).differences
-    return (Difference(name="", before=change.before, after=change.after),)

@@ -42,7 +42,8 @@ class Difference:
     def lines(self) -> tuple[DiffLine, ...]:
         """The lines that differ, with some around them; empty if there are more than a page shows."""
         before, after = self.before, self.after
-        if before is not None and after is not None and not _are_texts(before, after):
+        are_texts = isinstance(before, str) and isinstance(after, str)
+        if before is not None and after is not None and not are_texts:
             before, after = as_json(before), as_json(after)
         lines = diff_lines(before, after)
         return lines if len(lines) <= MAX_LINES else ()
@@ -120,13 +121,26 @@ def card(preview: Any) -> PreviewCard | None:
         return None
     now, before = _object(content.get("shown")), _object(content.get("before"))
     compared = before if "before" in content else None
+    these, those = _object(now.get("counts")), _object(before.get("counts"))
+    if compared is None:
+        counts = [Item(text=name, after=number) for name, number in these.items()]
+    else:
+        counts = [
+            Item(
+                text=name,
+                before=those.get(name, 0),
+                after=these.get(name, 0),
+                mark="" if these.get(name, 0) == those.get(name, 0) else "new",
+            )
+            for name in {**these, **those}
+        ]
     return PreviewCard(
         unjudged=str(content.get("unjudged", "")),
         missing=str(content.get("missing", "")),
         differs=compared is not None,
         summary=_texts([now["summary"]] if "summary" in now else [], compared, "summary"),
         changes=_changes(now, compared),
-        counts=_counts(now, compared),
+        counts=tuple(counts),
         targets=_texts(_list(now.get("targets")), compared, "targets"),
         warnings=_texts(_list(now.get("warnings")), compared, "warnings"),
     )
@@ -162,22 +176,6 @@ def _rows(preview: Mapping[str, Any]) -> Iterator[Item]:
 
 def _marked(item: Item, mark: Mark) -> Item:
     return Item(text=item.text, before=item.before, after=item.after, mark=mark)
-
-
-def _counts(now: Mapping[str, Any], before: Mapping[str, Any] | None) -> tuple[Item, ...]:
-    these = _object(now.get("counts"))
-    if before is None:
-        return tuple(Item(text=name, after=number) for name, number in these.items())
-    those = _object(before.get("counts"))
-    return tuple(
-        Item(
-            text=name,
-            before=those.get(name, 0),
-            after=these.get(name, 0),
-            mark="" if these.get(name, 0) == those.get(name, 0) else "new",
-        )
-        for name in {**these, **those}
-    )
 
 
 def _differences(before: Any, after: Any, name: str = "") -> Iterator[Difference]:
@@ -228,10 +226,6 @@ def _text(value: Any) -> str:
 def _is_short(value: Any) -> bool:
     text = value if isinstance(value, str) else _text(value)
     return len(text) <= MAX_SHORT and text.count("\n") < MAX_SHORT_LINES
-
-
-def _are_texts(*values: Any) -> bool:
-    return all(isinstance(value, str) for value in values)
 
 
 def _object(value: Any) -> Mapping[str, Any]:

@@ -1,6 +1,7 @@
 """The page of one approval: the call, its context, and the decisions; the pages of a frame gate and a call in doubt."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from approvals.errors import DigestMismatch
 from approvals.reads import approval_views, usual
 from approvals.reads.approval_views import ApprovalView
 from approvals.reads.similar import compare, similar
-from approvals.requests.argument_changes import changes
+from approvals.requests.argument_changes import ArgumentChange, changes
 from approvals.rights import principals
 from approvals.rules.argument_values import MIN_HISTORY, PastValues
 from approvals.web.components import decision_form, preview
@@ -53,11 +54,6 @@ def show(
     return page(request, approval, problem, verdict)
 
 
-def _is_sealed(args: Any) -> bool:
-    """Tell whether these arguments are secrets, or hold one: each proposal is sealed anew, so it is another action."""
-    return sealing.REDACTED in (args.values() if isinstance(args, dict) else [args])
-
-
 def _page(
     request: HttpRequest,
     approval: approval_views.ApprovalView,
@@ -68,6 +64,7 @@ def _page(
     shared = page_context(request, approval, None if is_first_step else problem)
     other_approvals = approval_views.read_others(approval)
     denied = decision_form.read_denied_turns(approval, other_approvals, shared["transcript"])
+    args = approval.args.values() if isinstance(approval.args, dict) else [approval.args]
     same_turn = other_approvals.turn
     listed = {other.call for other in same_turn}
     ends_run = decision_form.ends_run(approval, denied, shared)
@@ -88,7 +85,8 @@ def _page(
         "stale": isinstance(problem, DigestMismatch),
         "refused_approval": problem is not None and verdict is Verdict.APPROVE,
         "max_denials": MAX_DENIALS,
-        "comes_again": approval.holds or _is_sealed(approval.args),
+        # Each proposal of a secret is sealed anew, so it is another action.
+        "comes_again": approval.holds or sealing.REDACTED in args,
         "reason": form_text(request.POST, "reason"),
         **messages.context(approval, shared),
         "wrong_changes": problem is not None and verdict is Verdict.REQUEST_CHANGES,
@@ -122,26 +120,20 @@ def _frame_gate_page(
     _: Verdict | None,
 ) -> HttpResponse:
     """Show why an agent stopped, with the buttons to continue or stop; `problem` is the error of the form just sent."""
+    changed: tuple[VersionDifference, ...] = ()
+    if approval.kind == GateKind.VERSION:
+        with suppress(KeyError, TypeError):  # the stored changes cannot be read
+            changed = differences(AgentChange(**change) for change in approval.args["changes"])
     context = {
         **page_context(request, approval, problem),
         "stale": isinstance(problem, DigestMismatch),
         "reason": form_text(request.POST, "reason"),
-        "differences": _differences(approval),
+        "differences": changed,
         "reached": checks.read_reached_limits(approval),
         "grants": checks.list_grant_fields(approval, request.POST),
         "grant_problem": checks.explain_grant(problem) if isinstance(problem, InvalidInput) else "",
     }
     return answer(request, "approvals/frame_gate.html", context)
-
-
-def _differences(approval: approval_views.ApprovalView) -> tuple[VersionDifference, ...]:
-    """Return the agent's changes at a version gate; none if the stored changes cannot be read."""
-    if approval.kind != GateKind.VERSION:
-        return ()
-    try:
-        return differences(AgentChange(**change) for change in approval.args["changes"])
-    except (KeyError, TypeError):
-        return ()
 
 
 def _in_doubt_page(
@@ -161,19 +153,17 @@ def _in_doubt_page(
         "ready": approval.not_before is None or approval.not_before <= clock.now(),
         **decision_form.result_context(request, approval, problem),
         **decision_form.second_step_context(request, approval, problem),
-        **_unusual(approval),
         "outcome": verdict,
         "reason": form_text(request.POST, "reason"),
     }
-    return answer(request, "approvals/in_doubt.html", context)
-
-
-def _unusual(approval: ApprovalView) -> dict[str, Any]:
-    """Find the odd values of a call in doubt. Few approvals of its tool say nothing: it may have needed none."""
     if time_limits.is_used_up():
-        return {"similar_left_out": True}
-    past = usual.history_before(approval)
-    return {"odd": usual.of_request(approval, past), "past": past if past.is_enough else None}
+        context["similar_left_out"] = True
+    else:
+        past = usual.history_before(approval)
+        context["odd"] = usual.of_request(approval, past)
+        # Few approvals of its tool say nothing: it may have needed none.
+        context["past"] = past if past.is_enough else None
+    return answer(request, "approvals/in_doubt.html", context)
 
 
 _PAGES: Mapping[str, Callable[..., HttpResponse]] = {
@@ -186,17 +176,17 @@ _PAGES: Mapping[str, Callable[..., HttpResponse]] = {
 def revisions_context(approval: ApprovalView) -> dict[str, Any]:
     """Build the context: the revisions before and after this one."""
     earlier = approval_views.read_previous_revision(approval)
+    revised = list[ArgumentChange]()
+    if (
+        earlier is not None
+        and not (earlier.removed_at or approval.removed_at)
+        and isinstance(earlier.args, dict)
+        and isinstance(approval.args, dict)
+    ):
+        revised = changes(earlier.args, approval.args)
     return {
         "earlier": earlier,
-        "revised": [] if earlier is None else _revised_arguments(earlier, approval),
+        "revised": revised,
         "later": approval_views.read_next_revision(approval),
         "is_last_revision": approval.revision >= MAX_REVISIONS,
     }
-
-
-def _revised_arguments(earlier: ApprovalView, approval: ApprovalView) -> list[Any]:
-    """List the differences of the arguments. None are shown once retention has removed them."""
-    removed = earlier.removed_at or approval.removed_at
-    if removed or not isinstance(earlier.args, dict) or not isinstance(approval.args, dict):
-        return []
-    return changes(earlier.args, approval.args)

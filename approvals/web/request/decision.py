@@ -70,7 +70,12 @@ def decide(request: HttpRequest, approval_id: UUID, verdict: Verdict) -> HttpRes
     ) as exc:
         return show(request, approval_views.approval(approval_id, actor=actor), exc, verdict)
     decision_form.record_reading(request, decided, actor)
-    following = _following(request, decided)
+    position = places.read_position(request)
+    if position == places.ListPosition():
+        following = inbox.following(decided)
+    else:
+        neighbours = places.neighbours(position, decided.reader, decided)
+        following = neighbours.after or neighbours.before
     messages.success(request, *_toast(decided, verdict, linked=bool(following)))
     return to_page(request, following or approval_id)
 
@@ -94,7 +99,12 @@ def _record(
         case "grant":
             form["grant"] = checks.read_grant(request.POST) or None
         case "result":
-            form["result"] = _result(request, approval_id, actor)
+            approval = approval_views.approval(approval_id, actor=actor)
+            form["result"] = (
+                question.read_answer(request, approval, actor)
+                if approval.is_question
+                else decision_form.read_result(request, approval)
+            )
     if VERDICTS[verdict].resolves_doubt:
         approval = approval_views.approval(approval_id, actor=actor)
         return resolve(run=approval.run, gate=approval.gate, outcome=verdict, **form)
@@ -102,59 +112,32 @@ def _record(
     return record_decision(approval_id=approval_id, verdict=verdict, digest=digest, **form)
 
 
-def _result(request: HttpRequest, approval_id: UUID, actor: Actor) -> Any:
-    approval = approval_views.approval(approval_id, actor=actor)
-    if approval.is_question:
-        return question.read_answer(request, approval, actor)
-    return decision_form.read_result(request, approval)
-
-
 def _toast(
     approval: approval_views.ApprovalView, verdict: Verdict, *, linked: bool
 ) -> tuple[str, str]:
-    """Return the text of the message and its tags."""
+    """Return the text of the message, and its tags: what the template `_toast.html` reads, separated by spaces.
+
+    First the approval to view and to undo, `-` on its own page, which has both; then, if the decision can be undone,
+    for how many seconds, and when it takes effect unless something must be resumed first.
+    """
     title, effect = words_at(GateKind(approval.kind), verdict).toast
     if approval.is_pending:  # the policy demands more people
         title = f"Your approval is recorded ({len(approval.voted)} of {approval.quorum})"
         effect = "Other people must approve too."
     if linked:
-        title = f"{title}: {_describe(approval)}"
+        sentence = approval.sentence
+        call = sentence if len(sentence) <= MAX_SENTENCE else f"{sentence[:MAX_SENTENCE]}…"
+        if isinstance(approval.edited, dict):  # the sentence names the proposed values
+            call += f", with {describe(changes(approval.args, approval.edited))}"
+        title = f"{title}: {plain_visible(call)}"
     delay = call_status.delay_of(approval)
     text = call_status.outcome_text(approval, delay, title, effect)
-    return text, _links(approval, delay, linked=linked)
-
-
-def _following(request: HttpRequest, approval: approval_views.ApprovalView) -> UUID | None:
-    """Return the approval to show next: the one after this in the reader's list, else the one before."""
-    position = places.read_position(request)
-    if position == places.ListPosition():
-        return inbox.following(approval)
-    neighbours = places.neighbours(position, approval.reader, approval)
-    return neighbours.after or neighbours.before
-
-
-def _describe(approval: approval_views.ApprovalView) -> str:
-    """Return the sentence, cut to a line, and what a person changed: the sentence names the proposed values."""
-    sentence = approval.sentence
-    text = sentence if len(sentence) <= MAX_SENTENCE else f"{sentence[:MAX_SENTENCE]}…"
-    if isinstance(approval.edited, dict):
-        text += f", with {describe(changes(approval.args, approval.edited))}"
-    return plain_visible(text)
-
-
-def _links(approval: approval_views.ApprovalView, delay: call_status.Delay, *, linked: bool) -> str:
-    """Return what the template `_toast.html` reads from the tags of the message, separated by spaces.
-
-    First the approval to view and to undo, `-` on its own page, which has both; then, if the decision can be undone,
-    for how many seconds, and when it takes effect unless something must be resumed first.
-    """
-    link = str(approval.id) if linked else "-"
-    if approval.effective_at is None:
-        return link
-    seconds = ceil((approval.effective_at - clock.now()).total_seconds())
-    if seconds <= 0:
-        return link
-    return f"{link} {seconds} {delay.counts_at.isoformat() if delay.counts_at else ''}"
+    tags = str(approval.id) if linked else "-"
+    if approval.effective_at is not None:
+        seconds = ceil((approval.effective_at - clock.now()).total_seconds())
+        if seconds > 0:
+            tags += f" {seconds} {delay.counts_at.isoformat() if delay.counts_at else ''}"
+    return text, tags
 
 
 @require_POST

@@ -20,7 +20,7 @@ from approvals.decisions import decide
 from approvals.errors import AlreadyCancelled, AlreadyDecided, DigestMismatch, Expired, TamperedWith
 from approvals.reads import approval_views, usual
 from approvals.requests import confirmation
-from approvals.requests.argument_changes import ArgumentChange, changes, describe
+from approvals.requests.argument_changes import changes, describe
 from approvals.rights import principals
 from approvals.web import list_position as places
 from approvals.web.components import decision_form
@@ -34,7 +34,6 @@ from runtime.errors import Forbidden, InvalidInput, KeyMissing, RequestError, Ta
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.reads.trace.calls import CallRecord
-from runtime.reads.trace.span import Span
 from runtime.reads.transcript import Transcript
 from runtime.store.tables.jobs import EditPreviewRow
 from runtime.web import schema_form
@@ -51,27 +50,30 @@ def context(
         approval.edited if isinstance(approval.edited, dict) and not approval.removed_at else None
     )
     changed = changes(_args(approval), edited) if edited is not None else []
+    digest = None if call is None else call.digest
+    equal_calls = (
+        other
+        for frame in transcript.frames()
+        for other in frame.calls
+        if digest and other.replaced == digest
+    )
+    spans = next((other.spans for other in equal_calls), ())
     return {
         "edited": approval.edited is not None,
         "changes": changed,
         "described_changes": describe(changed),
-        "replaced": None if call is None else _replaced(call, transcript),
+        "replaced": next((span for span in spans if span.verdict is Verdict.EDIT), None),
     }
-
-
-def _replaced(call: CallRecord, transcript: Transcript) -> Span | None:
-    """Return the gate at which a person changed the arguments of an earlier call that was equal to this one."""
-    for frame in transcript.frames():
-        for other in frame.calls:
-            if call.digest and other.replaced == call.digest:
-                return next((span for span in other.spans if span.verdict is Verdict.EDIT), None)
-    return None
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def edit(request: HttpRequest, approval_id: UUID) -> HttpResponse:
-    """Show the form of the arguments; when it is sent, the differences and the button that decides."""
+    """Show the form of the arguments; when it is sent, the differences and the button that decides.
+
+    If the form is wrong, it is shown again, with everything that was typed. The page of a preview that failed sends
+    the arguments themselves.
+    """
     actor = principals.actor_of(request.user)
     approval = approval_views.approval(approval_id, actor=actor)
     if not approval.is_of_call:
@@ -80,30 +82,6 @@ def edit(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         if approval.denial is not None or approval.status != "pending":
             return to_page(request, approval_id)
         return _form_page(request, approval, actor, None)
-    return _review(request, approval, actor)
-
-
-@require_safe
-@login_required
-def previewed_edit(request: HttpRequest, approval_id: UUID, preview: UUID) -> HttpResponse:
-    """Show the differences, and what the changed call would do once a worker has said so."""
-    actor = principals.actor_of(request.user)
-    approval = approval_views.approval(approval_id, actor=actor)
-    if approval.denial is not None or approval.status != "pending":
-        return to_page(request, approval_id)
-    row = decide.find_preview(approval_id=approval_id, preview=preview, actor=actor)
-    if row is None:  # the person has asked for another one since
-        return redirect("edit", approval_id)
-    return _review_page(request, approval, _previewed_args(approval, row), None, row)
-
-
-def _review(
-    request: HttpRequest, approval: approval_views.ApprovalView, actor: Actor
-) -> HttpResponse:
-    """Check the form, and show the differences; or show it again, with everything that was typed.
-
-    The page of a preview that failed sends the arguments themselves.
-    """
     schema, args = _open_part(approval)
     new_args, wrong, preview = read_arguments(request), dict[str, str](), None
     if not isinstance(new_args, dict):
@@ -126,8 +104,23 @@ def _review(
     if wrong:
         return _form_page(request, approval, actor, InvalidInput(FIELD, ""), wrong)
     if preview is not None:
-        return _to_preview(request, approval, preview)
+        address = reverse("previewed_edit", args=[approval.id, preview])
+        return redirect(f"{address}{places.read_position(request).query}")
     return _review_page(request, approval, new_args, None)
+
+
+@require_safe
+@login_required
+def previewed_edit(request: HttpRequest, approval_id: UUID, preview: UUID) -> HttpResponse:
+    """Show the differences, and what the changed call would do once a worker has said so."""
+    actor = principals.actor_of(request.user)
+    approval = approval_views.approval(approval_id, actor=actor)
+    if approval.denial is not None or approval.status != "pending":
+        return to_page(request, approval_id)
+    row = decide.find_preview(approval_id=approval_id, preview=preview, actor=actor)
+    if row is None:  # the person has asked for another one since
+        return redirect("edit", approval_id)
+    return _review_page(request, approval, _previewed_args(approval, row), None, row)
 
 
 def show_again(
@@ -173,12 +166,21 @@ def _review_page(
 ) -> HttpResponse:
     """Show the differences. The button that decides is there once the preview has come, if the tool makes one."""
     is_first_step = decision_form.is_opened_by(request, problem)
+    odd = usual.by_argument(usual.of_arguments(approval, new_args))
+    confirm = approval.confirm
+    if confirm is not None and not approval.holds:  # a held text has no name
+        confirm = confirmation.object_of_edit(
+            approval.tool, approval.sentence, approval.args, new_args
+        )
     context = {
         **_context(request, approval, None if is_first_step else problem),
         **decision_form.second_step_context(request, approval, problem),
         **_consequences(approval, row),
-        "changes": _judged(approval, new_args),
-        "confirm": _confirm(approval, new_args),
+        "changes": [
+            replace(change, odd=tuple(odd.pop(change.path.partition(".")[0], ())))
+            for change in changes(_args(approval), new_args)
+        ],
+        "confirm": confirm,
         "sent": json.dumps(new_args, ensure_ascii=False),
     }
     return answer(request, _TEMPLATE, context)
@@ -212,31 +214,6 @@ def _previewed_args(approval: approval_views.ApprovalView, row: EditPreviewRow) 
     """Return the arguments of the preview, as their reviewer reads them."""
     args: dict[str, Any] = sealing.args_for_reviewers(approval.tool, row.arguments)
     return args
-
-
-def _to_preview(
-    request: HttpRequest, approval: approval_views.ApprovalView, preview: UUID
-) -> HttpResponse:
-    address = reverse("previewed_edit", args=[approval.id, preview])
-    return redirect(f"{address}{places.read_position(request).query}")
-
-
-def _judged(
-    approval: approval_views.ApprovalView, new_args: Mapping[str, Any]
-) -> list[ArgumentChange]:
-    """Return the changes, each argument with the odd values that it has now."""
-    odd = usual.by_argument(usual.of_arguments(approval, new_args))
-    return [
-        replace(change, odd=tuple(odd.pop(change.path.partition(".")[0], ())))
-        for change in changes(_args(approval), new_args)
-    ]
-
-
-def _confirm(approval: approval_views.ApprovalView, new_args: Mapping[str, Any]) -> str | None:
-    """Name the object of the changed call; None if it has no second step."""
-    if approval.confirm is None or approval.holds:
-        return approval.confirm  # a held text has no name
-    return confirmation.object_of_edit(approval.tool, approval.sentence, approval.args, new_args)
 
 
 def _context(

@@ -21,6 +21,9 @@ from runtime.web import schema_form
 from runtime.web.requests import form_text
 from runtime.web.schema_form import Field
 
+_ANSWER: Final = "answer"  # the one field
+_RESULT: Final = "result"  # as `decide` names the value
+
 
 def page(
     request: HttpRequest,
@@ -34,12 +37,25 @@ def page(
         approval, approval_views.read_others(approval), shared["transcript"]
     )
     ends_run = decision_form.ends_run(approval, denied, shared)
-    wrong = _wrong_fields(request, approval, problem)
-    fields, other = _fill_in(approval.result_schema, request.POST, wrong or {})
+    schema = approval.result_schema
+    wrong: dict[str, str] | None = None  # the problem of each field; None if it is not the answer
+    if isinstance(problem, InvalidInput) and problem.field.startswith(_RESULT):
+        _, wrong = _read_value(schema, request.POST)
+        if not wrong:
+            path = problem.field.removeprefix(_RESULT).removeprefix(".")
+            if _form_schema(schema) is not schema:
+                path = f"{_ANSWER}.{path}" if path else _ANSWER
+            wrong = {path: problem.detail}
+    fields, other = schema_form.fill_in(
+        _fields(schema, with_defaults=not request.POST), request.POST, wrong or {}
+    )
+    args = approval.args
+    text = args["question"] if isinstance(args, dict) and set(args) == {"question"} else args
+    is_in_title = isinstance(text, str) and approval.sentence.endswith(f": {text}")
     context = {
         **shared,
         **decision_form.denial_context(approval, ends_run=ends_run),
-        "question": _untitled_question(approval),
+        "question": None if is_in_title else text,
         "ends_run": ends_run,
         "fields": fields,
         "other": other,
@@ -61,35 +77,6 @@ def read_answer(request: HttpRequest, approval: approval_views.ApprovalView, act
     return value
 
 
-def _wrong_fields(
-    request: HttpRequest, approval: approval_views.ApprovalView, problem: RequestError | None
-) -> dict[str, str] | None:
-    """Return the problem of each field; None if the answer is not the problem."""
-    if not isinstance(problem, InvalidInput) or not problem.field.startswith("result"):
-        return None
-    _, wrong = _read_value(approval.result_schema, request.POST)
-    return wrong or _field_problem(approval.result_schema, problem)
-
-
-def _untitled_question(approval: approval_views.ApprovalView) -> Any:
-    """Return the text of the agent, or all arguments of a call without one; None if the title ends with the text."""
-    args = approval.args
-    question = args["question"] if isinstance(args, dict) and set(args) == {"question"} else args
-    is_in_title = isinstance(question, str) and approval.sentence.endswith(f": {question}")
-    return None if is_in_title else question
-
-
-_ANSWER: Final = "answer"  # the one field
-_RESULT = "result"  # as `decide` names the value
-
-
-def _fill_in(
-    schema: Any, form_values: Mapping[str, str], wrong: dict[str, str]
-) -> tuple[tuple[Field, ...], list[str]]:
-    """Return the fields with the submitted texts and their problems, and the problems of no field."""
-    return schema_form.fill_in(_fields(schema, with_defaults=not form_values), form_values, wrong)
-
-
 def _read_value(schema: Any, form_values: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
     """Return the value that the form makes, and the problems of its fields, by path."""
     values, wrong = schema_form.read(_fields(schema), form_values)
@@ -99,14 +86,6 @@ def _read_value(schema: Any, form_values: Mapping[str, str]) -> tuple[Any, dict[
     if form_schema is schema:
         return values, wrong
     return values.get(_ANSWER), wrong
-
-
-def _field_problem(schema: Any, refusal: InvalidInput) -> dict[str, str]:
-    """Return a problem of the value that `decide` names, by the path of its field."""
-    path = refusal.field.removeprefix(_RESULT).removeprefix(".")
-    if _form_schema(schema) is not schema:
-        path = f"{_ANSWER}.{path}" if path else _ANSWER
-    return {path: refusal.detail}
 
 
 def _fields(schema: Any, *, with_defaults: bool = False) -> tuple[Field, ...]:

@@ -102,7 +102,12 @@ def page_context(
         "call_context": around,
         "strip": strip(around, call, _agent(approval)),
         "run_input": _run_input(transcript),
-        "done_calls": [_done_call(step) for step in around.settled if not _changed_the_plan(step)],
+        "done_calls": [
+            _done_call(step)
+            for step in around.settled
+            # The plan itself shows these.
+            if not (step.call.keeps_plan and step.call.state is CallState.RETURNED)
+        ],
         "open_calls": around.open,
         "call": call,
         "after": aftermath(approval, status, call, reader),
@@ -204,11 +209,6 @@ def _done_call(step: CallInContext) -> DoneCall:
     )
 
 
-def _changed_the_plan(step: CallInContext) -> bool:
-    """Tell whether the call did, which the plan itself shows."""
-    return step.call.keeps_plan and step.call.state is CallState.RETURNED
-
-
 def _agent(approval: approval_views.ApprovalView) -> str:
     """Name the agent that made the call or is blocked."""
     agents = approval.path[:-1] if approval.call else approval.path
@@ -274,10 +274,18 @@ def strip(around: CallContext, call: CallRecord | None, agent: str) -> Strip:
         settled = (
             other for other in _calls_on_path(around.settled, around) if not other.keeps_plan
         )
-        steps = list(_in_rows((_state(other), other.tool) for other in settled))
+        steps = list(
+            _in_rows(
+                ("done" if other.state is CallState.RETURNED else "failed", other.tool)
+                for other in settled
+            )
+        )
         steps.append(StripStep(state="now", tool=call.tool if call else agent))
         steps += _in_rows(("later", other.tool) for other in _calls_on_path(around.open, around))
-    return _around_this(steps)
+    is_past = [step.state in ("done", "failed") for step in steps]
+    now = is_past.index(False) if False in is_past else len(steps)
+    first, end = max(0, now - MAX_BEFORE), now + 1 + MAX_AFTER
+    return Strip(steps=tuple(steps[first:end]), earlier=first, later=len(steps[end:]))
 
 
 def _calls_on_path(calls: Iterable[CallInContext], around: CallContext) -> Iterable[CallRecord]:
@@ -290,17 +298,6 @@ def _in_rows(steps: Iterable[tuple[State, str]]) -> Iterable[StripStep]:
     """Make one step of alike ones in a row."""
     for (state, tool), row in groupby(steps):
         yield StripStep(state=state, tool=tool, number=len(list(row)))
-
-
-def _state(call: CallRecord) -> State:
-    return "done" if call.state is CallState.RETURNED else "failed"
-
-
-def _around_this(steps: list[StripStep]) -> Strip:
-    before = [step.state in ("done", "failed") for step in steps]
-    now = before.index(False) if False in before else len(steps)
-    first, end = max(0, now - MAX_BEFORE), now + 1 + MAX_AFTER
-    return Strip(steps=tuple(steps[first:end]), earlier=first, later=len(steps[end:]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
