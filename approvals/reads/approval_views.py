@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, get_type_hints
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.utils import timezone
 
 from approvals.errors import NotFound, TamperedWith
@@ -293,15 +293,18 @@ def types_of(names: Iterable[str]) -> dict[str, Any]:
         if isinstance(member, property | cached_property)
     }
     added |= get_type_hints(ApprovalView)
-    return {name: added.get(name) or _column_type(name) for name in names}
-
-
-def _column_type(name: str) -> Any:
-    column = Approval._meta.get_field(name)  # noqa: SLF001 - its documented API
-    if name in _READERS:
-        return list[str] if column.get_internal_type() == "JSONField" else Any
-    kind = _TYPES[column.get_internal_type()]
-    return kind | None if column.null else kind
+    types = dict[str, Any]()
+    for name in names:
+        if name in added:
+            types[name] = added[name]
+            continue
+        column = Approval._meta.get_field(name)  # noqa: SLF001 - its documented API
+        kind = column.get_internal_type()
+        if name in _READERS:
+            types[name] = list[str] if kind == "JSONField" else Any
+        else:
+            types[name] = _TYPES[kind] | None if column.null else _TYPES[kind]
+    return types
 
 
 _TYPES: Mapping[str, Any] = {
@@ -339,7 +342,16 @@ def approvals(
         rows = rows.filter(status=status)
     if run is not None:
         rows = rows.filter(run=run)
-    return _page(rows, principal, limit=limit, cursor=cursor)
+    if not 1 <= limit <= MAX_LIMIT:
+        raise InvalidInput("limit", f"must be from 1 to {MAX_LIMIT}")
+    if cursor is not None:
+        _, at, last_id = decode_cursor(cursor, parts=2)
+        # The plain bound beside the pair lets Postgres walk the index from there.
+        rows = rows.filter(Q(created_at__gt=at) | Q(id__gt=last_id), created_at__gte=at)
+    selected = list(rows.order_by("created_at", "id")[: limit + 1])
+    items = tuple(to_view(approval, principal) for approval in selected[:limit])
+    last = encode_cursor(items[-1].created_at, items[-1].id) if len(selected) > limit else None
+    return Page(items=items, next=last)
 
 
 def approval(approval_id: UUID, *, actor: Actor) -> ApprovalView:
@@ -447,29 +459,6 @@ def readable(approval_id: UUID, principal: Principal | None) -> Approval:
 def to_view(approval: Approval, reader: Principal | None) -> ApprovalView:
     """Verify a row, and return it as this reader sees it."""
     return ApprovalView(stored=approval, reader=reader, tampered=verification.fault(approval))
-
-
-def _page(
-    rows: QuerySet[Approval],
-    principal: Principal | None,
-    *,
-    limit: int,
-    cursor: str | None,
-) -> Page[ApprovalView]:
-    if not 1 <= limit <= MAX_LIMIT:
-        raise InvalidInput("limit", f"must be from 1 to {MAX_LIMIT}")
-    if cursor is not None:
-        rows = rows.filter(_after(cursor))
-    approvals = list(rows.order_by("created_at", "id")[: limit + 1])
-    items = tuple(to_view(approval, principal) for approval in approvals[:limit])
-    last = encode_cursor(items[-1].created_at, items[-1].id) if len(approvals) > limit else None
-    return Page(items=items, next=last)
-
-
-def _after(cursor: str) -> Q:
-    _, at, last = decode_cursor(cursor, parts=2)
-    # The plain bound beside the pair lets Postgres walk the index from there.
-    return Q(created_at__gte=at) & (Q(created_at__gt=at) | Q(id__gt=last))
 
 
 def read_previous_revision(approval: ApprovalView) -> ApprovalView | None:

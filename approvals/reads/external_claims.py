@@ -42,28 +42,19 @@ def claim_of(approval: ApprovalView) -> ExternalClaim | None:
     if text is None:
         return None
     run_input = json.loads(text)
+    try:
+        context = external_call.field_of(run_input, "context")
+    except NotJson:  # people read its text
+        context = run_input["submitted"]["context"]
+    at, valid_until = approval.effective_at or approval.decided_at, None
+    if approval.status == Approval.Status.APPROVED and at is not None:
+        valid_until = at + timedelta(seconds=external_call.valid_seconds(run_input))
     use = ApprovalUse.objects.filter(pk=approval.run).first()
     return ExternalClaim(
         instance=run_input["instance"],
         instance_name=run_input["instance_name"],
         framework=external_call.framework(run_input),
-        context=_context(run_input),
-        valid_until=_valid_until(approval, run_input),
+        context=context,
+        valid_until=valid_until,
         **{name: getattr(use, name, None) for name in _OF_USE},
     )
-
-
-def _context(run_input: Any) -> Any:
-    """Return the context; its text if people cannot read it as JSON."""
-    try:
-        return external_call.field_of(run_input, "context")
-    except NotJson:
-        return run_input["submitted"]["context"]
-
-
-def _valid_until(approval: ApprovalView, run_input: Any) -> datetime | None:
-    at = approval.effective_at or approval.decided_at
-    if approval.status != Approval.Status.APPROVED or at is None:
-        return None
-    end: datetime = at + timedelta(seconds=external_call.valid_seconds(run_input))
-    return end

@@ -6,7 +6,7 @@ person decides, `due:1h` the deadline, `older:1d` and `newer:1d` the age. `claim
 `claimed:yes`, `claimed:no` and `handed:me` ask who looks at a request. Quotes keep words together.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Any
@@ -78,16 +78,10 @@ def of_instance(word: str, field: str = "q") -> Q:
     return Q(run__agent=external_call.AGENT, run__token=token)
 
 
-def _risk(word: str) -> Q:
-    if word.lower() not in list(Risk):
-        raise InvalidInput("q", f"must name one of the risks {', '.join(Risk)} after risk:")
-    return Q(risk=word.lower())
-
-
-def _kind(word: str) -> Q:
-    if word.lower() not in list(GateKind):
-        raise InvalidInput("q", f"must name one of the kinds {', '.join(GateKind)} after kind:")
-    return Q(kind=word.lower())
+def _choice(key: str, choices: Sequence[str], word: str) -> Q:
+    if word.lower() not in choices:
+        raise InvalidInput("q", f"must name one of the {key}s {', '.join(choices)} after {key}:")
+    return Q(**{key: word.lower()})
 
 
 def _claimed(word: str, person: str) -> Q:
@@ -132,20 +126,16 @@ def _next(word: str) -> Q:
     return Q(undecidable_at__isnull=False) if step == UNDECIDABLE else Q(next_step=step)
 
 
-def _due(word: str) -> Q:
-    return Q(expires_at__lt=timezone.now() + duration(word, "due"))
-
-
 _FIELDS: Mapping[str, Callable[[str], Q]] = {
     "": _anywhere,
-    "risk": _risk,
-    "kind": _kind,
+    "risk": lambda word: _choice("risk", [*Risk], word),
+    "kind": lambda word: _choice("kind", [*GateKind], word),
     "agent": lambda word: Q(IContains(Agents(F("path")), word)),
     "tool": lambda word: Q(tool__icontains=word),
     "by": lambda word: Q(requester__icontains=word),
     "instance": of_instance,
     "next": _next,
-    "due": _due,
+    "due": lambda word: Q(expires_at__lt=timezone.now() + duration(word, "due")),
     "older": lambda word: Q(created_at__lte=timezone.now() - duration(word, "older")),
     "newer": lambda word: Q(created_at__gt=timezone.now() - duration(word, "newer")),
 }
@@ -205,19 +195,12 @@ def read_criteria(parameters: Mapping[str, str], zone: tzinfo) -> DecisionFilter
             raise InvalidInput("q", f"has {key}: more than once, or beside the field of that name")
         elif text:
             values[key] = text
-    fields: dict[str, Any] = {key: _read_value(key, text, zone) for key, text in values.items()}
-    return DecisionFilter(words=_check_words(words), texts=values, **fields)
-
-
-def _check_words(words: list[str]) -> str:
-    """Return the words as the search of the inbox reads them. Raises InvalidInput naming `q`."""
-    text = " ".join(f'"{word}"' if " " in word or ":" in word else word for word in words)
-    condition(text)
-    return text
-
-
-def _read_value(key: str, text: str, zone: tzinfo) -> str | datetime:
-    return _READERS.get(key, _read_name)(key, text, zone)
+    fields: dict[str, Any] = {
+        key: _READERS.get(key, _read_name)(key, text, zone) for key, text in values.items()
+    }
+    inbox_search = " ".join(f'"{word}"' if " " in word or ":" in word else word for word in words)
+    condition(inbox_search)
+    return DecisionFilter(words=inbox_search, texts=values, **fields)
 
 
 def _read_name(key: str, text: str, _: tzinfo) -> str:

@@ -8,7 +8,7 @@ Builds the evidence of one decision: the signed text with its signature, for an 
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -157,11 +157,24 @@ def page(
     approvals, ends = list[Approval](), list[_Position]()
     for walk in _walks(principal, criteria):
         rows = walk.rows(criteria, after)
-        if end := walk.end(criteria, after):
-            ends.append(end)
-            rows = rows.filter(walk.until(end))
+        if last := walk.end(criteria, after):
+            ends.append(last)
+            rows = rows.filter(walk.until(last))
         approvals += rows.filter(conditions & walk.filter).select_related("outcome")[: limit + 1]
-    return _page(approvals, max(ends, default=None), limit)
+    # The rows of all walks in order, up to the first place at which a walk ended early.
+    end, ordered = max(ends, default=None), sorted(approvals, key=_position, reverse=True)
+    complete = [approval for approval in ordered if end is None or _position(approval) >= end]
+    listed = complete[:limit]
+    votes_by_approval = _read_votes(approval.id for approval in listed if approval.rule is not None)
+    items = tuple(_decision(approval, votes_by_approval.get(approval.id)) for approval in listed)
+    if len(complete) > limit:
+        last = _position(complete[limit - 1])
+        return HistoryPage(items=items, next=approval_views.encode_cursor(*last), until=None)
+    return HistoryPage(
+        items=items,
+        next=None if end is None else approval_views.encode_cursor(*end),
+        until=None if end is None else end[0],
+    )
 
 
 def open_in_doubt(
@@ -193,23 +206,6 @@ def outcome_of(approval_id: UUID) -> str:
     )
 
 
-def _page(approvals: Collection[Approval], end: _Position | None, limit: int) -> HistoryPage:
-    """Return the rows of all walks in order, up to the first place at which a walk ended early."""
-    ordered = sorted(approvals, key=_position, reverse=True)
-    complete = [approval for approval in ordered if end is None or _position(approval) >= end]
-    listed = complete[:limit]
-    votes_by_approval = _read_votes(approval.id for approval in listed if approval.rule is not None)
-    items = tuple(_decision(approval, votes_by_approval.get(approval.id)) for approval in listed)
-    if len(complete) > limit:
-        last = _position(complete[limit - 1])
-        return HistoryPage(items=items, next=approval_views.encode_cursor(*last), until=None)
-    return HistoryPage(
-        items=items,
-        next=None if end is None else approval_views.encode_cursor(*end),
-        until=None if end is None else end[0],
-    )
-
-
 def _position(approval: Approval) -> _Position:
     assert approval.decided_at is not None  # it is closed
     return approval.decided_at, approval.id
@@ -217,7 +213,9 @@ def _position(approval: Approval) -> _Position:
 
 def _walks(principal: Principal | None, criteria: DecisionFilter) -> tuple[_Walk, ...]:
     """Choose the index to walk. Two hold the agents: that of the run, and the one that proposed the call."""
-    if principal is not None and _reads_only_own(principal):
+    if principal is not None and not (
+        principal.has(Scope.ADMIN) or roles.risks_decided_by(principal.groups)
+    ):
         return (_Walk(condition=Q(requester=principal.person), filter=_is_person(criteria.person)),)
     if criteria.outcome:
         alone = _Walk(
@@ -246,10 +244,6 @@ def _walks(principal: Principal | None, criteria: DecisionFilter) -> tuple[_Walk
         root, asking = _is_agent(ROOT_AGENT, criteria), _is_agent(ASKING_AGENT, criteria)
         return (_Walk(condition=root), _Walk(condition=asking & ~root))
     return (_Walk(condition=Q()),)
-
-
-def _reads_only_own(principal: Principal) -> bool:
-    return not principal.has(Scope.ADMIN) and not roles.risks_decided_by(principal.groups)
 
 
 def _condition(criteria: DecisionFilter) -> Q:
@@ -339,23 +333,22 @@ def _edits(approval: Approval) -> tuple[ArgumentChange, ...]:
     if approval.edited is None or verification.is_erased(approval):
         return ()
     texts = [json.loads(text) for text in (approval.args, approval.edited)]
-    masked = (sealing.redacted_args(approval.tool, args) for args in texts)
-    return (*argument_changes.changes(*masked), *_changes_of_sealed(approval.tool, *texts))
-
-
-def _changes_of_sealed(tool: str, proposed: Any, edited: Any) -> Iterator[ArgumentChange]:
-    """Say which arguments changed that are masked in both. A held one may: each edit seals it anew."""
-    before, after = (sealing.opened_args(tool, args) for args in (proposed, edited))
-    masked = sealing.secret_args(tool, proposed) & sealing.secret_args(tool, edited)
-    for name in sorted(masked & before.keys()):
-        if before[name] != after[name]:
-            yield ArgumentChange(
-                path=name,
-                before=sealing.REDACTED,
-                after=sealing.REDACTED,
-                was_given=True,
-                is_given=True,
-            )
+    redacted = (sealing.redacted_args(approval.tool, args) for args in texts)
+    before, after = (sealing.opened_args(approval.tool, args) for args in texts)
+    masked = frozenset.intersection(*(sealing.secret_args(approval.tool, args) for args in texts))
+    of_masked = [
+        ArgumentChange(
+            path=name,
+            before=sealing.REDACTED,
+            after=sealing.REDACTED,
+            was_given=True,
+            is_given=True,
+        )
+        # A held one may change too: each edit seals it anew.
+        for name in sorted(masked & before.keys())
+        if before[name] != after[name]
+    ]
+    return (*argument_changes.changes(*redacted), *of_masked)
 
 
 def read_evidence(approval: ApprovalView) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from approvals.reads.usual import UnusualByApproval
 from approvals.rights import approvals
 from approvals.rights.principals import Principal
 from approvals.rules.argument_values import PastValues
-from approvals.rules.unusual_values import UnusualKind, UnusualValue
+from approvals.rules.unusual_values import UnusualKind
 from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
 from runtime.reads.runs import Page
@@ -180,7 +180,13 @@ def page(
     if cursor is not None:
         in_order = in_order.filter(order.after_cursor(cursor))
     first = in_order[: LIMIT + 1]
-    approvals = [to_view(approval, principal) for approval in _read(rows, first, order)]
+    selected: Iterable[Approval] = first
+    if not order.is_by_deadline:  # no index has this order, so it is that of the window
+        try:
+            selected = pending_ages.read_in_window(rows, first)
+        except EmptyResultSet:
+            selected = ()
+    approvals = [to_view(approval, principal) for approval in selected]
     items = tuple(approvals[:LIMIT])
     return Page(items=items, next=order.cursor(items[-1]) if len(approvals) > LIMIT else None)
 
@@ -253,18 +259,6 @@ def previous_and_next(
         cursor.execute(f"{window} SELECT {sql}", [*window_parameters, *parameters])
         before, after = cursor.fetchone()
     return before, after
-
-
-def _read(
-    rows: QuerySet[Approval], in_order: QuerySet[Approval], order: Order
-) -> QuerySet[Approval] | list[Approval]:
-    """Read the chosen rows among these. In an order that no index has, look only at their window."""
-    if order.is_by_deadline:
-        return in_order
-    try:
-        return pending_ages.read_in_window(rows, in_order)
-    except EmptyResultSet:
-        return []
 
 
 def closed(principal: Principal | None, listed_ids: Collection[UUID]) -> tuple[ApprovalView, ...]:
@@ -373,21 +367,14 @@ def pick_important(
     calls = [
         approval
         for approval in items
-        if _is_important(approval.risk, odd.by_request.get(approval.id, ()))
+        if (oddities := odd.by_request.get(approval.id, ()))
+        and (
+            approval.risk == Risk.HIGH
+            or (approval.risk == Risk.MEDIUM and oddities[0].kind in ALARMING)
+        )
     ]
     calls.sort(key=lambda approval: odd.by_request[approval.id][0].weight)
     by_risk = (
         [call for call in calls if call.risk == risk][:MOST] for risk in (Risk.HIGH, Risk.MEDIUM)
     )
     return tuple(chain.from_iterable(by_risk))
-
-
-def _is_important(risk: str, oddities: Sequence[UnusualValue]) -> bool:
-    """Tell whether a call with these odd values, the most alarming first, is listed before all others."""
-    match risk:
-        case Risk.HIGH:
-            return bool(oddities)
-        case Risk.MEDIUM:
-            return bool(oddities) and oddities[0].kind in ALARMING
-        case _:
-            return False

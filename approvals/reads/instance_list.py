@@ -97,6 +97,12 @@ def _open_requests(rows: Iterable[Instance]) -> dict[str, int]:
 
 
 def _row(row: Instance, counts: dict[str, int]) -> InstanceRow:
+    if row.deleted_at is not None:
+        state = "ended"
+    elif not signed_rows.is_valid(row):
+        state = "not signed"
+    else:
+        state = "active" if row.owner.is_active else "owner disabled"
     return InstanceRow(
         id=row.id,
         name=row.name,
@@ -105,13 +111,5 @@ def _row(row: Instance, counts: dict[str, int]) -> InstanceRow:
         last_request_at=row.last_request_at,
         framework=row.framework,
         open_requests=counts.get(str(row.id), 0),
-        state=_state(row),
+        state=state,
     )
-
-
-def _state(row: Instance) -> str:
-    if row.deleted_at is not None:
-        return "ended"
-    if not signed_rows.is_valid(row):
-        return "not signed"
-    return "active" if row.owner.is_active else "owner disabled"

@@ -208,11 +208,6 @@ def _text(value: Any) -> str:
     return value
 
 
-def _path_text(path: Sequence[str]) -> str:
-    """Return a path as Postgres writes it as text."""
-    return json.dumps(list(path), ensure_ascii=False)
-
-
 _RISK = _Key(
     "rank",
     lambda approval: _RANKS[Risk(approval.risk)],
@@ -222,7 +217,12 @@ _RISK = _Key(
         output_field=IntegerField(),
     ),
 )
-_AGENTS = _Key("agents", lambda approval: _path_text(approval.path[:-1]), _text, Agents(F("path")))
+_AGENTS = _Key(
+    "agents",
+    lambda approval: json.dumps(approval.path[:-1], ensure_ascii=False),  # as Postgres writes it
+    _text,
+    Agents(F("path")),
+)
 _KIND = _Key("tool", lambda approval: approval.tool, _text)
 _DEADLINE = _Key(
     "expires_at",

@@ -90,22 +90,18 @@ def count_pending() -> PendingAges:
         cursor.execute(f"SELECT {counted}, {first}", [*parameters, *oldest_parameters])
         *numbers, oldest = cursor.fetchone()
     *by_age, in_doubt, expiring, overdue, stuck = numbers
+    total = sum(by_age) or 1
     return PendingAges(
-        ages=_shares(by_age),
+        ages=tuple(
+            Age(label=label, search=search, number=number, share=100 * number // total)
+            for (label, *_, search), number in zip(_AGES, by_age, strict=True)
+        ),
         oldest=oldest,
         in_doubt=in_doubt,
         expiring=expiring,
         overdue=overdue,
         stuck=stuck,
         limit=limit,
-    )
-
-
-def _shares(numbers: list[int]) -> tuple[Age, ...]:
-    total = sum(numbers) or 1
-    return tuple(
-        Age(label=label, search=search, number=number, share=100 * number // total)
-        for (label, _, _, search), number in zip(_AGES, numbers, strict=True)
     )
 
 
@@ -181,7 +177,15 @@ def count() -> None:
     past = DailyDecisions.objects.filter(day__lte=clock.now().date())
     newest = past.order_by("-day").values_list("day", flat=True).first()
     since = run_figures.recount_from(newest)
-    days = [_read_day(row) for row in _counted(since)]
+    days = [
+        DailyDecisions(
+            day=row["day"],
+            verdicts={verdict: number for verdict in VERDICTS if (number := row[f"is_{verdict}"])},
+            median=row["median"],
+            p90=row["p90"],
+        )
+        for row in _counted(since)
+    ]
     undone = DailyDecisions.objects.filter(day__gte=since.date())
     undone.exclude(day__in=[row.day for row in days]).update(verdicts={}, median=None, p90=None)
     DailyDecisions.objects.bulk_create(
@@ -220,16 +224,6 @@ def _counted(since: datetime) -> Any:
             p90=Percentile(took, share="0.9", filter=by_person),
             **{f"is_{verdict}": Count("pk", filter=is_verdict(verdict)) for verdict in VERDICTS},
         )
-    )
-
-
-def _read_day(row: Mapping[str, Any]) -> DailyDecisions:
-    verdicts = {verdict: row[f"is_{verdict}"] for verdict in VERDICTS}
-    return DailyDecisions(
-        day=row["day"],
-        verdicts={verdict: number for verdict, number in verdicts.items() if number},
-        median=row["median"],
-        p90=row["p90"],
     )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from approvals.reads import deciders
-from approvals.rights.principals import Principal
 from approvals.rules import policy_sentences, tally
 from approvals.rules.policy import MAX_QUORUM, PERSON, Demands, Policy, Rule, Stage
 from approvals.rules.policy_text import MAX_STAGES
@@ -37,7 +36,10 @@ class Deciders:
         self.people = {
             name: person.groups
             for name, person in people.items()
-            if _is_able(person) and name not in away
+            # Who can decide now: they have the right, and its cooling-off period is over.
+            if person.cooling_until is None
+            and not DECIDING.isdisjoint(person.groups)
+            and name not in away
         }
         self.stand_ins = {
             name: [(absent.person, absent.groups) for absent in people[name].stands_for]
@@ -83,13 +85,15 @@ class Deciders:
     def eligible(self, stage: Stage) -> tuple[str, ...]:
         """Name the people who can vote in a stage now, for themselves or for a person who is away."""
         if stage not in self._eligible:
-            names = (name for name in sorted(self.people) if self._admits(stage, name))
-            self._eligible[stage] = tuple(names)
+            self._eligible[stage] = tuple(
+                name
+                for name in sorted(self.people)
+                if any(
+                    stage.admits(*voter)
+                    for voter in ((name, self.people[name]), *self.stand_ins[name])
+                )
+            )
         return self._eligible[stage]
-
-    def _admits(self, stage: Stage, name: str) -> bool:
-        voters = ((name, self.people[name]), *self.stand_ins[name])
-        return any(stage.admits(*voter) for voter in voters)
 
     def _can_meet(self, stages: Collection[Stage], without: str = "") -> bool:
         people = {name: groups for name, groups in self.people.items() if name != without}
@@ -153,44 +157,31 @@ def by_tool(policy: Policy) -> tuple[ToolDeciders, ...]:
 def _rules(policy: Policy, tool: PublishedTool, people: Deciders) -> Iterator[RuleDeciders]:
     """Return the rules that can apply, up to the first that applies to each call."""
     for rule in (*policy.rules, OTHER_CALLS):
-        if not _can_apply(rule, tool):
+        if (
+            (rule.risks and "risk" not in tool.depends and tool.risk not in rule.risks)
+            or (rule.tools and tool.name not in rule.tools)
+            or (rule.agents and tool.agent not in rule.agents)
+        ):
             continue
         demands = Demands(rule=rule.name, stages=rule.stages)
         stages = (demands.of_one_person() if tool.question else demands).stages
+        asks = "always" if rule.approval or tool.gated or tool.question else "never"
+        if not rule.approval and "approval" in tool.depends:
+            asks = "by its arguments"
         yield RuleDeciders(
             name=rule.name,
             calls=policy_sentences.condition(rule.when).strip(),
-            asks=_asks(rule, tool),
-            stages=tuple(_stage(stage, people) for stage in stages),
+            asks=asks,
+            stages=tuple(
+                StageDeciders(
+                    quorum=stage.quorum, people=names[:NAMED], has_more=len(names) > NAMED
+                )
+                for stage, names in ((stage, people.eligible(stage)) for stage in stages)
+            ),
             problem=people.problem(replace(rule, stages=stages)),
         )
         if not rule.when and not (rule.risks and "risk" in tool.depends):
             return
-
-
-def _can_apply(rule: Rule, tool: PublishedTool) -> bool:
-    risk_fits = not rule.risks or "risk" in tool.depends or tool.risk in rule.risks
-    return (
-        risk_fits
-        and (not rule.tools or tool.name in rule.tools)
-        and (not rule.agents or tool.agent in rule.agents)
-    )
-
-
-def _asks(rule: Rule, tool: PublishedTool) -> str:
-    if not rule.approval and "approval" in tool.depends:
-        return "by its arguments"
-    return "always" if rule.approval or tool.gated or tool.question else "never"
-
-
-def _stage(stage: Stage, people: Deciders) -> StageDeciders:
-    names = people.eligible(stage)
-    return StageDeciders(quorum=stage.quorum, people=names[:NAMED], has_more=len(names) > NAMED)
-
-
-def _is_able(person: Principal) -> bool:
-    """Tell whether a person can decide now: they have the right, and its cooling-off period is over."""
-    return person.cooling_until is None and not DECIDING.isdisjoint(person.groups)
 
 
 def _widest(rule: Rule) -> tuple[Stage, ...]:

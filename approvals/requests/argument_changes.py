@@ -56,7 +56,9 @@ def _changes(
         old, new = before.get(name, _ABSENT), after.get(name, _ABSENT)
         if isinstance(old, dict) and isinstance(new, dict):
             yield from _changes(old, new, f"{prefix}{name}.")
-        elif not _equal(old, new):
+        elif (
+            old is _ABSENT or new is _ABSENT or json_schema.brief([old]) != json_schema.brief([new])
+        ):
             yield ArgumentChange(
                 path=f"{prefix}{name}",
                 before=None if old is _ABSENT else old,
@@ -64,9 +66,3 @@ def _changes(
                 was_given=old is not _ABSENT,
                 is_given=new is not _ABSENT,
             )
-
-
-def _equal(old: Any, new: Any) -> bool:
-    if old is _ABSENT or new is _ABSENT:
-        return old is new
-    return json_schema.brief([old]) == json_schema.brief([new])

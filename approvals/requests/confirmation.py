@@ -115,20 +115,17 @@ def _short(text: str) -> str:
 
 def _in_order(values: list[_Named], sentence: str) -> list[_Named]:
     """Return those of the values that the sentence has as whole words, by their place in it."""
-    text = " ".join(sentence.split())
-    positions = {value: at for value in values if (at := _find_word(text, value[1])) >= 0}
+    text, positions = " ".join(sentence.split()), dict[_Named, int]()
+    for value in values:
+        word = value[1]
+        at = text.find(word)  # to compile a pattern would take longer
+        while at >= 0 and _OF_WORD.search(
+            text[at - 1 : at] + text[at + len(word) : at + len(word) + 1]
+        ):
+            at = text.find(word, at + 1)
+        if at >= 0:
+            positions[value] = at
     return sorted(positions, key=positions.__getitem__)
-
-
-def _find_word(text: str, word: str) -> int:
-    """Return where the text has this as a whole word first, -1 if nowhere. To compile a pattern would take longer."""
-    at = text.find(word)
-    while at >= 0:
-        around = text[at - 1 : at] + text[at + len(word) : at + len(word) + 1]
-        if not _OF_WORD.search(around):
-            return at
-        at = text.find(word, at + 1)
-    return -1
 
 
 def _folded(text: str) -> str:

@@ -77,13 +77,18 @@ def row(
         risk=judged.risk,
         sentence=snapshot.sentence,
         action_digest=snapshot.action_digest,
-        nonce=_nonce(at),
+        # Random text and the time. The digest covers the nonce, so a program that writes to Postgres cannot move the
+        # request in lists by its time.
+        nonce=f"{secrets.token_hex(16)}{_AT}{_moment(at)}",
         policy_version=judged.version,
         rule=None if demands is None else demands.stored(),
         voted=[],
         voted_for=[],
         open_to=None if demands is None else list(demands.stages[0].keys),
-        readers=_readers(snapshot, demands),
+        # A call in doubt has no deadline, so every reviewer may resolve it.
+        readers=None
+        if demands is None or demands.readers is None or snapshot.kind.is_in_doubt
+        else list(demands.readers),
         requester=snapshot.requester,
         origin=list(origin),
         excluded=list(origin),
@@ -103,13 +108,6 @@ def row(
     seal = macs.seal(purposes.REQUESTS, approval.approval_digest, short=True)
     approval.seal, approval.seal_key_id = seal.mac, seal.key_id
     return approval
-
-
-def _readers(snapshot: ReviewSnapshot, demands: Demands | None) -> list[str] | None:
-    """Return whom the rule names. A call in doubt has no deadline, so every reviewer may resolve it."""
-    if demands is None or demands.readers is None or snapshot.kind.is_in_doubt:
-        return None
-    return list(demands.readers)
 
 
 def check_digests(approval: Approval) -> None:
@@ -184,13 +182,13 @@ def approval_digest(approval: Approval) -> str:
                 if approval.revises is None and approval.revision == 1
                 else {"revises": str(approval.revises), "revision": approval.revision}
             ),
-            **({} if approval.allowance is None else {"allowance": _use(approval)}),
+            **(
+                {}
+                if approval.allowance is None
+                else {"allowance": [str(approval.allowance), approval.allowance_use]}
+            ),
         }
     )
-
-
-def _use(approval: Approval) -> list[Any]:
-    return [str(approval.allowance), approval.allowance_use]
 
 
 # Cached: a worker needs the same digest when it applies a decision and again before the effect.
@@ -203,12 +201,6 @@ def _action_digest(tool: str, schema: str, args: str, path: tuple[str, ...], eff
         path=path,
         effect=EffectClass(effect),
     )
-
-
-def _nonce(at: datetime) -> str:
-    """Return random text and the time of the request."""
-    # The digest covers the nonce, so a program that writes to Postgres cannot move the request in lists by its time
-    return f"{secrets.token_hex(16)}{_AT}{_moment(at)}"
 
 
 def schema_texts(snapshot: ReviewSnapshot) -> list[str]:

@@ -41,7 +41,13 @@ def fault(approval: Approval) -> str | None:
             snapshot.text_of(approval.schema)
             snapshot.text_of(approval.result_schema or "")
         snapshot.check_seal(approval)
-        _check_excluded(approval)
+        # Lists are filtered by `excluded`, which the seal does not cover.
+        missing = {*approval_rows.texts(approval.origin)}
+        missing -= {*approval_rows.texts(approval.excluded)}
+        if missing:
+            raise NotConfirmed(
+                f"{', '.join(sorted(missing))} could decide, although the run's origin includes them"
+            )
         if approval.allowance is not None:
             check_allowed(approval)
         if approval.allowance is None and approval.status in SIGNED:
@@ -53,15 +59,6 @@ def fault(approval: Approval) -> str | None:
     except (ValueError, TypeError) as exc:  # a column holds a value of another type
         return str(exc)
     return None
-
-
-def _check_excluded(approval: Approval) -> None:
-    """Raise NotConfirmed if a person of the sealed origin is not in `excluded`, by which lists are filtered."""
-    missing = {*approval_rows.texts(approval.origin)} - {*approval_rows.texts(approval.excluded)}
-    if missing:
-        raise NotConfirmed(
-            f"{', '.join(sorted(missing))} could decide, although the run's origin includes them"
-        )
 
 
 def check_edited(approval: Approval, statement: statements.Statement) -> None:
