@@ -43,6 +43,17 @@ def one_line() -> Iterator[None]:
         raise CommandError(refused.detail) from refused
 
 
+def read_text(file: str, limit: int = -1) -> str:
+    """Read at most so many characters of a UTF-8 file, `-` for standard input. Raises CommandError."""
+    try:
+        if file == "-":
+            return sys.stdin.read(limit)
+        with Path(file).open(encoding="utf-8") as stream:
+            return stream.read(limit)
+    except (OSError, UnicodeDecodeError) as exc:
+        raise CommandError(f"{file} cannot be read: {exc}") from exc
+
+
 def add_password_options(parser: CommandParser) -> None:
     """Add the options for a password. Without any of them the command asks on the terminal."""
     ways = parser.add_mutually_exclusive_group()
@@ -66,10 +77,6 @@ def password(options: dict[str, Any]) -> str:
             raise CommandError(f"{path} cannot be read: {reason}") from error
     if options["password_stdin"]:
         return _first_line(sys.stdin.readline())
-    return _typed()
-
-
-def _typed() -> str:
     if not sys.stdin.isatty():
         raise CommandError("give --password-file, --password-stdin or --generate")
     first = getpass.getpass("Password: ")

@@ -49,7 +49,15 @@ class Command(command.Command):
                 directories.revoke_token(options["public_id"], actor=None)
                 self.stdout.write(f"Token {options['public_id']} is revoked.")
             case "map":
-                self._map(*(options[name] for name in ("source", "value", "right")))
+                source, value, right = (options[name] for name in ("source", "value", "right"))
+                terms = {(row.value, row.right): row for row in mappings.find_all(source)}
+                proposed = terms.get((value, right))
+                if proposed is not None and proposed.confirmed_at is not None:
+                    raise CommandError("this is mapped already")
+                if proposed is None:
+                    mappings.propose(source, value, right, actor=None)
+                mappings.confirm(source, value, right, actor=None)
+                self.stdout.write(f"{value or 'each person'} of {source} has {right}.")
             case "unmap":
                 names = [options[name] for name in ("source", "value", "right")]
                 mappings.withdraw(*names, actor=None)
@@ -66,13 +74,3 @@ class Command(command.Command):
                     for mapping, _ in view.mappings:
                         state = "confirmed" if mapping.confirmed_at else "waits"
                         self.stdout.write(f"\t{mapping.value}\t{mapping.right}\t{state}")
-
-    def _map(self, source: str, value: str, right: str) -> None:
-        terms = {(row.value, row.right): row for row in mappings.find_all(source)}
-        mapping = terms.get((value, right))
-        if mapping is not None and mapping.confirmed_at is not None:
-            raise CommandError("this is mapped already")
-        if mapping is None:
-            mappings.propose(source, value, right, actor=None)
-        mappings.confirm(source, value, right, actor=None)
-        self.stdout.write(f"{value or 'each person'} of {source} has {right}.")

@@ -35,20 +35,17 @@ class Command(command.Command):
     def handle(self, *args: Any, **options: Any) -> None:
         match options["act"]:
             case "create":
-                self._create(options["name"], Actor(person=options["owner"]))
+                owner = Actor(person=options["owner"])
+                try:
+                    created = instances.provision(
+                        name=options["name"], key=uuid4().hex, fingerprint="", actor=owner
+                    )
+                except Forbidden as refused:
+                    raise CommandError(refused.detail) from refused
+                self.stdout.write(created.credential)
             case "delete":
-                self._delete(options["id"])
+                count = external_requests.end(instance=options["id"], actor=None)
+                self.stdout.write(f"The instance {options['id']} has ended; cancelled: {count}.")
             case "list":
                 for row in Instance.objects.select_related("owner").filter(deleted_at=None):
                     self.stdout.write(f"{row.id}\t{row.owner.get_username()}\t{row.name}")
-
-    def _create(self, name: str, owner: Actor) -> None:
-        try:
-            created = instances.provision(name=name, key=uuid4().hex, fingerprint="", actor=owner)
-        except Forbidden as refused:
-            raise CommandError(refused.detail) from refused
-        self.stdout.write(created.credential)
-
-    def _delete(self, instance: UUID) -> None:
-        count = external_requests.end(instance=instance, actor=None)
-        self.stdout.write(f"The instance {instance} has ended; cancelled: {count}.")

@@ -56,14 +56,27 @@ class Command(command.Command):
     def handle(self, *args: Any, **options: Any) -> None:
         match options["act"]:
             case "add":
-                self._add(options)
+                groups = _check_groups(options["group"])
+                password = command.password(options)
+                accounts.create_person(username=options["name"], password=password, groups=groups)
+                self.stdout.write(f"{options['name']} is added. Groups: {_listed(groups)}.")
+                self._report(options, password)
             case "group":
-                self._group(options)
+                groups = _check_groups(options["groups"])
+                if bool(options["groups"]) == options["none"]:
+                    raise CommandError("give the groups, or --none")
+                accounts.set_groups(options["name"], groups, actor=None)
+                self.stdout.write(f"{options['name']} is in: {_listed(groups)}.")
             case "add-group":
                 accounts.create_group(options["name"], actor=None)
                 self.stdout.write(f"The group {options['name']} is created.")
             case "password":
-                self._password(options)
+                password = command.password(options)
+                accounts.set_password(options["name"], password, actor=None)
+                self.stdout.write(
+                    f"{options['name']} has a new password. Open sessions have ended."
+                )
+                self._report(options, password)
             case "disable":
                 accounts.disable(options["name"], actor=None)
                 self.stdout.write(f"{options['name']} is disabled: no session, no token, no login.")
@@ -71,40 +84,18 @@ class Command(command.Command):
                 accounts.enable(options["name"], actor=None)
                 self.stdout.write(f"{options['name']} can log in again. Tokens stay revoked.")
             case "confirm":
-                self._confirm(options["name"], options["rights"])
+                name, rights = options["name"], options["rights"]
+                person = account_list.person(name)
+                if person is None:
+                    raise UnknownPerson(name)
+                waiting = {right.name: right.seq for right in person.rights if right.waits}
+                if not set(rights) <= set(waiting):
+                    raise CommandError(f"these can be confirmed for {name}: {_listed(waiting)}")
+                for right in rights or waiting:
+                    accounts.confirm(name, right, seq=waiting[right], actor=None)
+                    self.stdout.write(f"{right} of {name} is confirmed.")
             case "list":
                 self._list()
-
-    def _add(self, options: dict[str, Any]) -> None:
-        groups = _check_groups(options["group"])
-        password = command.password(options)
-        accounts.create_person(username=options["name"], password=password, groups=groups)
-        self.stdout.write(f"{options['name']} is added. Groups: {_listed(groups)}.")
-        self._report(options, password)
-
-    def _group(self, options: dict[str, Any]) -> None:
-        groups = _check_groups(options["groups"])
-        if bool(options["groups"]) == options["none"]:
-            raise CommandError("give the groups, or --none")
-        accounts.set_groups(options["name"], groups, actor=None)
-        self.stdout.write(f"{options['name']} is in: {_listed(groups)}.")
-
-    def _password(self, options: dict[str, Any]) -> None:
-        password = command.password(options)
-        accounts.set_password(options["name"], password, actor=None)
-        self.stdout.write(f"{options['name']} has a new password. Open sessions have ended.")
-        self._report(options, password)
-
-    def _confirm(self, name: str, rights: list[str]) -> None:
-        person = account_list.person(name)
-        if person is None:
-            raise UnknownPerson(name)
-        waiting = {right.name: right.seq for right in person.rights if right.waits}
-        if not set(rights) <= set(waiting):
-            raise CommandError(f"these can be confirmed for {name}: {_listed(waiting)}")
-        for right in rights or waiting:
-            accounts.confirm(name, right, seq=waiting[right], actor=None)
-            self.stdout.write(f"{right} of {name} is confirmed.")
 
     def _report(self, options: dict[str, Any], password: str) -> None:
         if options["generate"]:

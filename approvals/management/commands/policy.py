@@ -1,7 +1,5 @@
 """`manage.py policy …`: import, confirm and export versions of the policy from a terminal or a script."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -44,9 +42,18 @@ class Command(command.Command):
         number = options.get("number")
         match options["act"]:
             case "check":
-                self._check(_read(options["file"]))
+                text = command.read_text(options["file"])
+                try:
+                    rules = policies.check(text).rules
+                except InvalidInput as exc:
+                    errors = [error.detail for error in (exc, *exc.further)]
+                    for place, detail in enumerate(errors, 1):
+                        self.stdout.write(f"{place}. The policy {detail}.")
+                    count = f"{len(errors)} error{'' if len(errors) == 1 else 's'}"
+                    raise CommandError(count) from exc
+                self.stdout.write(f"{len(rules)} rules, no errors.")
             case "import":
-                number = policies.propose(_read(options["file"]), actor=None)
+                number = policies.propose(command.read_text(options["file"]), actor=None)
                 if options["confirm"]:
                     policies.confirm(number, actor=None)
                 state = "in force" if options["confirm"] else "waiting for a confirmation"
@@ -61,16 +68,6 @@ class Command(command.Command):
                 self.stdout.write(_text(number), ending="")
             case "list":
                 self._list()
-
-    def _check(self, text: str) -> None:
-        try:
-            rules = policies.check(text).rules
-        except InvalidInput as exc:
-            errors = [error.detail for error in (exc, *exc.further)]
-            for number, detail in enumerate(errors, 1):
-                self.stdout.write(f"{number}. The policy {detail}.")
-            raise CommandError(f"{len(errors)} error{'' if len(errors) == 1 else 's'}") from exc
-        self.stdout.write(f"{len(rules)} rules, no errors.")
 
     def _list(self) -> None:
         versions, at = policies.read_versions(), clock.now()
@@ -90,13 +87,6 @@ class Command(command.Command):
                 f"{version.number}\t{state}\tby {version.author or 'the command line'}"
                 f"\t{version.proposed_at:%Y-%m-%d %H:%M} UTC"
             )
-
-
-def _read(file: str) -> str:
-    try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise CommandError(f"{file} cannot be read: {exc}") from exc
 
 
 def _text(number: int | None) -> str:

@@ -1,10 +1,8 @@
 """`manage.py prompts …`: list, export, import, propose and activate versions of prompts from a terminal or a script."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from approvals.governance import prompt_list, prompts
 from approvals.management import command
@@ -51,9 +49,12 @@ class Command(command.Command):
             case "list":
                 self._list()
             case "export":
-                self.stdout.write(_exported(name, number), ending="")
+                view = prompt_list.prompt(name)
+                prompt = view.text(view.production if number is None else number)
+                self.stdout.write(prompt_list.write_file(name, prompt), ending="")
             case "import":
-                file = prompt_list.read_file(_read(options["file"]))
+                text = command.read_text(options["file"], limit=prompt_list.MAX_FILE + 1)
+                file = prompt_list.read_file(text)
                 number = prompts.save(file.prompt, file.text, note=file.note, actor=None)
                 self.stdout.write(f"Version {number} of {file.prompt} is saved.")
             case "label":
@@ -79,19 +80,3 @@ class Command(command.Command):
                 at = f"{text.at:%Y-%m-%d %H:%M} UTC"
                 who = text.author or "the command line"
                 self.stdout.write(f"  {text.number}\t{at}\tby {who}\t{', '.join(text.labels)}")
-
-
-def _exported(name: str, number: int | None) -> str:
-    view = prompt_list.prompt(name)
-    return prompt_list.write_file(name, view.text(view.production if number is None else number))
-
-
-def _read(file: str) -> str:
-    limit = prompt_list.MAX_FILE + 1
-    try:
-        if file == "-":
-            return sys.stdin.read(limit)
-        with Path(file).open(encoding="utf-8") as stream:
-            return stream.read(limit)
-    except (OSError, UnicodeDecodeError) as exc:
-        raise CommandError(f"{file} cannot be read: {exc}") from exc

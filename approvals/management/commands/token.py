@@ -39,25 +39,21 @@ class Command(command.Command):
     def handle(self, *args: Any, **options: Any) -> None:
         match options["act"]:
             case "create":
-                self._create(options)
+                owner = User.objects.filter(username=options["name"]).first()
+                if owner is None:
+                    raise UnknownPerson(options["name"])
+                scopes = ALL_SCOPES if options["all"] else options["scope"]
+                _, plain = tokens.create(owner, scopes, name=options["label"], days=options["days"])
+                self.stdout.write(plain)
             case "revoke":
-                self._revoke(options["public_id"])
+                if options["public_id"].count("_") > 1:
+                    raise CommandError(
+                        "give the public id alone: the part between sgn_ and the next _"
+                    )
+                token = tokens.revoke(options["public_id"].removeprefix("sgn_"), actor=None)
+                self.stdout.write(f"Token {token.public_id} of {token.owner.username} is revoked.")
             case "list":
                 self._list(options["name"])
-
-    def _create(self, options: dict[str, Any]) -> None:
-        owner = User.objects.filter(username=options["name"]).first()
-        if owner is None:
-            raise UnknownPerson(options["name"])
-        scopes = ALL_SCOPES if options["all"] else options["scope"]
-        _, plain = tokens.create(owner, scopes, name=options["label"], days=options["days"])
-        self.stdout.write(plain)
-
-    def _revoke(self, token_id: str) -> None:
-        if token_id.count("_") > 1:
-            raise CommandError("give the public id alone: the part between sgn_ and the next _")
-        token = tokens.revoke(token_id.removeprefix("sgn_"), actor=None)
-        self.stdout.write(f"Token {token.public_id} of {token.owner.username} is revoked.")
 
     def _list(self, name: str | None) -> None:
         people = account_list.all_people() if name is None else [account_list.person(name)]
