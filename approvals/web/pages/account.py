@@ -194,7 +194,10 @@ def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 4
         ],
     )
     absence_form = AbsenceForm(ids="away-").replaced_by(refused)
-    deputies = [(name, plain_visible(name)) for name in _deputies(request)]
+    principal = principals.principal_of(actor_of(request))
+    decides = principal is not None and roles.risks_decided_by(principal.groups)
+    names_of_deciders = deciders.names() if decides else ()
+    deputies = [(name, plain_visible(name)) for name in names_of_deciders if name != me]
     absence_form.offer("deputy", [("", "Choose a person"), *deputies])
     time_form = TimeForm(initial=times, ids="time-").replaced_by(refused)
     browser_zone = f"that of the browser ({time_zone.read_browser_zone(request)})"
@@ -225,11 +228,3 @@ def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 4
         "time_form": time_form,
     }
     return render(request, "accounts/account.html", context, status=status if refused else 200)
-
-
-def _deputies(request: HttpRequest) -> list[str]:
-    """Return the people who can decide in the reader's place; none if the reader decides nothing."""
-    me = principals.principal_of(actor_of(request))
-    if me is None or not roles.risks_decided_by(me.groups):
-        return []
-    return [name for name in deciders.names() if name != me.person]

@@ -171,20 +171,18 @@ def _limit(request: HttpRequest, number: int, argument: LimitedArgument) -> dict
     text = form_text(request.POST, f"values.{number}")
     several = rule in (LimitRule.ONE_OF, LimitRule.BETWEEN)
     lines = [line for line in text.split("\n") if line.strip()] if several else [text]
-    values = [] if rule == LimitRule.ANY else [_value(line, argument) for line in lines]
+    if rule == LimitRule.ANY:
+        values = list[Any]()
+    elif isinstance(argument.value, str):
+        values = lines
+    else:
+        try:
+            values = [json.loads(line) for line in lines]
+        except (ValueError, RecursionError) as exc:
+            raise InvalidInput(
+                f"limits.{argument.name}", f"needs JSON, such as {_text(argument.value)}"
+            ) from exc
     return {"rule": rule, "values": values}
-
-
-def _value(text: str, argument: LimitedArgument) -> Any:
-    """Read a value as the argument's own kind: a text as it is, any other as JSON. Raises InvalidInput."""
-    if isinstance(argument.value, str):
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as exc:
-        raise InvalidInput(
-            f"limits.{argument.name}", f"needs JSON, such as {_text(argument.value)}"
-        ) from exc
 
 
 def _text(value: Any) -> str:
@@ -198,7 +196,26 @@ def _form_page(
     refused: str | None,
     problem: RequestError | None = None,
 ) -> HttpResponse:
-    fields = [_field(request, number, limit, problem) for number, limit in enumerate(limited)]
+    fields = list[LimitField]()
+    for number, argument in enumerate(limited):
+        value = argument.value
+        counts = isinstance(value, int | float | str) and not isinstance(value, bool)
+        rules = [rule for rule in _LABELS if counts or rule not in ORDERED]
+        start = LimitRule.ANY if argument.secret else LimitRule.EQUALS
+        is_named = problem is not None and problem.field == f"limits.{argument.name}"
+        fields.append(
+            LimitField(
+                number=number,
+                argument=argument,
+                rules=tuple(
+                    (str(rule), _LABELS[rule])
+                    for rule in ([LimitRule.ANY] if argument.secret else rules)
+                ),
+                rule=request.POST.get(f"rule.{number}", str(start)),
+                text=form_text(request.POST, f"values.{number}") if request.POST else _text(value),
+                wrong=problem.detail if is_named and problem is not None else "",
+            )
+        )
     form = request.POST if request.method == "POST" else _DEFAULTS
     context = {
         "section": "inbox",
@@ -214,23 +231,3 @@ def _form_page(
     }
     status = 200 if problem is None else problem.status
     return render(request, "approvals/allow.html", context, status=status)
-
-
-def _field(
-    request: HttpRequest, number: int, argument: LimitedArgument, problem: RequestError | None
-) -> LimitField:
-    value = argument.value
-    counts = isinstance(value, int | float | str) and not isinstance(value, bool)
-    rules = [rule for rule in _LABELS if counts or rule not in ORDERED]
-    start = LimitRule.ANY if argument.secret else LimitRule.EQUALS
-    is_named = problem is not None and problem.field == f"limits.{argument.name}"
-    return LimitField(
-        number=number,
-        argument=argument,
-        rules=tuple(
-            (str(rule), _LABELS[rule]) for rule in ([LimitRule.ANY] if argument.secret else rules)
-        ),
-        rule=request.POST.get(f"rule.{number}", str(start)),
-        text=form_text(request.POST, f"values.{number}") if request.POST else _text(value),
-        wrong=problem.detail if is_named and problem is not None else "",
-    )

@@ -1,9 +1,8 @@
 """The sheet of a batch: several requests in one table, decided with one button, each for itself."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
@@ -148,9 +147,22 @@ def _table(
     unusual: usual.UnusualByApproval,
     ticked: Collection[UUID] | None,
 ) -> BatchTable:
-    arguments_by_call = {approval.id: _arguments_by_name(approval) for approval in items}
-    names = list(dict.fromkeys(name for args in arguments_by_call.values() for name in args))
-    columns = tuple(name for name in names if _differs(name, arguments_by_call.values()))
+    arguments_by_call = {
+        approval.id: {
+            argument.name: argument
+            for argument in arguments(approval.args, approval.schema, is_copy=True)
+            if argument.is_given
+        }
+        for approval in items
+    }
+    calls = arguments_by_call.values()
+    names = list(dict.fromkeys(name for args in calls for name in args))
+    columns = tuple(
+        name
+        for name in names
+        # Compared as JSON: 1 and true are not equal.
+        if len({json.dumps(args[name].value) if name in args else "" for args in calls}) > 1
+    )
     first = arguments_by_call[items[0].id]
     return BatchTable(
         kind=kind,
@@ -197,26 +209,16 @@ def _line(
     )
 
 
-def _arguments_by_name(approval: ApprovalView) -> dict[str, Argument]:
-    return {
-        argument.name: argument
-        for argument in arguments(approval.args, approval.schema, is_copy=True)
-        if argument.is_given
-    }
-
-
-def _differs(name: str, calls: Iterable[Mapping[str, Argument]]) -> bool:
-    """Tell whether an argument is not equal in all calls. It is compared as JSON: 1 and true are not equal."""
-    return len({json.dumps(args[name].value) if name in args else "" for args in calls}) > 1
-
-
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def batch(request: HttpRequest) -> HttpResponse:
     """Show the sheet of the selected requests; decide the ticked ones when it is sent."""
     if request.method != "POST":
         return _sheet_page(request)
-    items = _read_ticked(request)
+    items = dict[UUID, object]()  # the digest of what the sheet showed, by request
+    for item in request.POST.getlist("item"):
+        approval_id, _, digest = item.partition(":")
+        items[_ids([approval_id])[0]] = digest
     try:
         outcomes = decisions.decide_each(
             items=items,
@@ -255,6 +257,10 @@ def _sheet_page(
     selected = approval_views.several([] if too_many else ids, actor=actor)
     unusual = usual.of_requests(selected, principals.principal_of(actor), limit=None)
     sheet = build_sheet(selected, unusual, missing=len(ids) - len(selected), ticked=ticked)
+    deny_reasons = decision_form.REASONS
+    if len(sheet.tables) == 1:
+        form = decision_form.denial_context(sheet.tables[0].lines[0].approval, ends_run=False)
+        deny_reasons = form.get("deny_reasons", deny_reasons)
     position = places.read_position(request)
     refused = bool(problem) or too_many
     context = {
@@ -272,7 +278,7 @@ def _sheet_page(
         "max_reason": MAX_REASON,
         "reason": form_text(request.POST, "reason"),
         "count": form_text(request.POST, "count"),
-        "deny_reasons": _deny_reasons(sheet),
+        "deny_reasons": deny_reasons,
     }
     return render(request, "approvals/batch.html", context, status=422 if refused else 200)
 
@@ -281,9 +287,18 @@ def _result_page(
     request: HttpRequest, outcomes: tuple[decisions.BatchOutcome, ...], *, undone: bool
 ) -> HttpResponse:
     """Say what became of each request. If nothing was done, the status is that of the first refusal."""
-    rows = [(outcome, _problem_text(outcome)) for outcome in outcomes]
+    rows = list[tuple[decisions.BatchOutcome, str]]()
+    for outcome in outcomes:
+        text = outcome.problem.detail if outcome.problem else ""
+        if isinstance(outcome.problem, InvalidInput):
+            text = f"The {outcome.problem.field} {text}."
+        rows.append((outcome, text))
     changed = [outcome.approval for outcome in outcomes if outcome.approval and not outcome.problem]
-    undoable = [] if undone else [approval for approval in changed if _can_be_undone(approval)]
+    undoable = [
+        approval
+        for approval in changed
+        if not undone and approval.effective_at and approval.effective_at > clock.now()
+    ]
     context = {
         "section": "inbox",
         "rows": rows,
@@ -302,42 +317,10 @@ def _result_page(
     return render(request, "approvals/batch_result.html", context, status=status)
 
 
-def _can_be_undone(approval: ApprovalView) -> bool:
-    return approval.effective_at is not None and approval.effective_at > clock.now()
-
-
-def _problem_text(outcome: decisions.BatchOutcome) -> str:
-    """Say why nothing was done about a request; empty if it was decided."""
-    if outcome.problem is None:
-        return ""
-    if isinstance(outcome.problem, InvalidInput):
-        return f"The {outcome.problem.field} {outcome.problem.detail}."
-    return outcome.problem.detail
-
-
 def _verdict(request: HttpRequest) -> str:
     """Return the verdict of the button. A suggested reason denies at once if the browser runs no script."""
     preset = form_text(request.POST, "preset")
     return str(Verdict.DENY) if preset else form_text(request.POST, "verdict")
-
-
-def _deny_reasons(sheet: Sheet) -> Any:
-    """Return the reasons that the tool suggests, the usual ones for several tools."""
-    if len(sheet.tables) != 1:
-        return decision_form.REASONS
-    first = sheet.tables[0].lines[0].approval
-    return decision_form.denial_context(first, ends_run=False).get(
-        "deny_reasons", decision_form.REASONS
-    )
-
-
-def _read_ticked(request: HttpRequest) -> dict[UUID, object]:
-    """Return the ticked requests, each with the digest of what the sheet showed."""
-    digests = dict[UUID, object]()
-    for item in request.POST.getlist("item"):
-        approval_id, _, digest = item.partition(":")
-        digests[_ids([approval_id])[0]] = digest
-    return digests
 
 
 def _ids(texts: list[str]) -> list[UUID]:

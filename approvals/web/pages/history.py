@@ -5,9 +5,9 @@ in them.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta, tzinfo
+from datetime import date, timedelta, tzinfo
 from enum import StrEnum
 from itertools import groupby
 from typing import Any
@@ -209,25 +209,41 @@ def show(request: HttpRequest) -> HttpResponse:
         if exc.field == "cursor":
             raise Http404(exc.detail) from exc
         problem = exc
+    decides = principal is not None and any(
+        principal.has(scope) for scope in (Scope.APPROVALS_DECIDE, Scope.ADMIN)
+    )
+    rows_by_day = groupby(
+        decision_rows(page.items, principal),
+        key=lambda row: row.item.decided_at.astimezone(zone).date(),
+    )
+    days = [list(rows) for _, rows in rows_by_day]
     typed = {key: request.GET.get(key, "").strip() for key in (*filters.KEYS, "q")}
     parameters = {key: value for key, value in typed.items() if value}
+    choices = [  # each value with its label, and whether it is chosen
+        (key, [(text, text.replace("_", " "), text == typed[key].lower()) for text in texts])
+        for key, texts in filters.CHOICES.items()
+    ]
     with timezone.override(zone):
         return render(
             request,
             "approvals/history.html",
             {
                 "section": "inbox",
-                "days": _by_day(decision_rows(page.items, principal), zone),
+                "days": [(rows[0].item.decided_at, rows) for rows in days],
                 "page": page,
                 "next": page.next,
-                "share": review_times.share() if _decides(principal) else None,
+                "share": review_times.share() if decides else None,
                 "no_notes": time_limits.is_used_up(),
                 "first_page": cursor is None,
                 "spans": _spans(parameters, zone),
                 "typed": typed,
-                "choices": _choices(typed),
+                "choices": choices,
                 "names": _names(page.items),
-                "date_types": {key: _input_type(typed[key]) for key in ("since", "until")},
+                # A browser would empty a field for a day that holds a time.
+                "date_types": {
+                    key: "date" if len(typed[key]) in (0, len("2026-11-24")) else "text"
+                    for key in ("since", "until")
+                },
                 "filtered": " ".join(
                     f"{key}:{value}" for key, value in parameters.items() if key != "q"
                 ),
@@ -275,11 +291,6 @@ def download_evidence(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     return answer
 
 
-def _decides(principal: Principal | None) -> bool:
-    scopes = (Scope.APPROVALS_DECIDE, Scope.ADMIN)
-    return principal is not None and any(principal.has(scope) for scope in scopes)
-
-
 def _read_criteria(request: HttpRequest, zone: tzinfo, *extra_keys: str) -> DecisionFilter:
     """Read the filters of the address. Raises InvalidInput naming an unknown one."""
     for key in request.GET:
@@ -287,14 +298,6 @@ def _read_criteria(request: HttpRequest, zone: tzinfo, *extra_keys: str) -> Deci
             names = ", ".join((*filters.KEYS, "q"))
             raise InvalidInput(key[:40], f"is not a filter of this list (known are {names})")
     return filters.read_criteria(request.GET.dict(), zone)
-
-
-def _choices(typed: Mapping[str, str]) -> list[tuple[str, list[tuple[str, str, bool]]]]:
-    """Return the closed lists of the form: each value, its label, and whether it is chosen."""
-    return [
-        (key, [(value, value.replace("_", " "), value == typed[key].lower()) for value in values])
-        for key, values in filters.CHOICES.items()
-    ]
 
 
 def _names(items: Sequence[PastDecision]) -> dict[str, list[str]]:
@@ -306,20 +309,6 @@ def _names(items: Sequence[PastDecision]) -> dict[str, list[str]]:
         "tool": {item.tool for item in items if item.call},
     }
     return {key: sorted(texts) for key, texts in names.items()}
-
-
-def _input_type(value: str) -> str:
-    """Return the type of a field for a day. A browser would empty one that holds a time."""
-    return "date" if len(value) in (0, len("2026-11-24")) else "text"
-
-
-def _by_day(
-    decisions: Iterable[DecisionRow], zone: tzinfo
-) -> list[tuple[datetime, list[DecisionRow]]]:
-    """Group the rows by the reader's days; a day is named by the time of its first row."""
-    days = groupby(decisions, key=lambda row: row.item.decided_at.astimezone(zone).date())
-    inside = [list(rows) for _, rows in days]
-    return [(rows[0].item.decided_at, rows) for rows in inside]
 
 
 def decision_rows(

@@ -69,12 +69,16 @@ def inbox(request: HttpRequest) -> HttpResponse:
         context["closed"] = lists.closed(principal, known_ids)
     else:
         is_admin = principal is not None and principal.has(Scope.ADMIN)
+        tabs = [
+            replace(tab, number=number or "")
+            for tab, number in zip(views, counts.by_search, strict=True)
+        ]
         context |= {
             "section": "inbox",
             "max_filter": filters.MAX_LENGTH,
             "sorts": list(Sort),
             "groupings": list(Grouping),
-            "saved": (tabs := _counted(views, counts))[len(OWN) :],
+            "saved": tabs[len(OWN) :],
             "own_tabs": [
                 tab
                 for tab in tabs[: len(OWN)]
@@ -155,11 +159,6 @@ def _views(request: HttpRequest) -> list[Tab]:
     ]
 
 
-def _counted(views: Sequence[Tab], counts: lists.Counts) -> list[Tab]:
-    pairs = zip(views, counts.by_search, strict=True)
-    return [replace(view, number=number or "") for view, number in pairs]
-
-
 def _terms(items: Sequence[ApprovalView]) -> list[str]:
     """Return the filters that make sense for these rows, to be suggested."""
     names_by_operator = {
@@ -208,9 +207,11 @@ def _list(
         problem = exc
     nothing = not (page.items or unknown or q or cursor or problem)
     has_next = "more" in request.GET
-    is_unchanged = bool(known_ids) and _are_known(
-        (*unknown, *page.items), known_ids, has_next=has_next
-    )
+    # Of an open list with a next page, rows after its last one are on that page.
+    new = [approval.id not in known_ids for approval in (*unknown, *page.items)]
+    while has_next and new and new[-1]:
+        new.pop()
+    is_unchanged = bool(known_ids) and not any(new)
     rows = arrange_rows(
         principal, page.items, risky, known_ids, leads=leads, is_unchanged=is_unchanged
     )
@@ -258,16 +259,6 @@ def _read_known_ids(request: HttpRequest) -> list[UUID]:
         return [UUID(text) for text in request.GET.get("known", "").split(",") if text][:MAX_KNOWN]
     except ValueError as exc:
         raise Http404 from exc
-
-
-def _are_known(
-    items: Sequence[ApprovalView], known_ids: frozenset[UUID], *, has_next: bool
-) -> bool:
-    """Tell whether an open page has these rows. If it `has_next`, rows after its last one are on its next page."""
-    new = [approval.id not in known_ids for approval in items]
-    while has_next and new and new[-1]:
-        new.pop()
-    return not any(new)
 
 
 def _query(parameters: Mapping[str, str]) -> str:
@@ -319,7 +310,15 @@ class Rows:
         groups = order.groups([approval for approval in self.items if approval.id not in first])
         if self.first:
             groups.insert(0, HeadedRows(title=FIRST, items=self.first))
-        return [(group.title, len(group.items), _folds(group.items)) for group in groups]
+        rows = list[tuple[str, int, list[RowGroup]]]()
+        for group in groups:
+            runs_of = groupby(group.items, key=lambda approval: (approval.path, approval.requester))
+            folds = [
+                RowGroup(path=path, requester=requester, items=tuple(items))
+                for (path, requester), items in runs_of
+            ]
+            rows.append((group.title, len(group.items), folds))
+        return rows
 
 
 def arrange_rows(
@@ -351,8 +350,3 @@ def arrange_rows(
     odd = usual.of_requests((*items, *elsewhere), principal)
     first = lists.pick_important((*items, *elsewhere), odd) if leads else ()
     return Rows(items=items, odd=odd, first=first)
-
-
-def _folds(items: Sequence[ApprovalView]) -> list[RowGroup]:
-    runs_of = groupby(items, key=lambda approval: (approval.path, approval.requester))
-    return [RowGroup(path=path, requester=by, items=tuple(group)) for (path, by), group in runs_of]

@@ -27,12 +27,14 @@ def mine(request: HttpRequest) -> HttpResponse:
     principal = principals.principal_of(actor)
     waiting = inbox.requested_by(principal, WAITING + 1) if principal else ()
     decided = history.page(principal, DecisionFilter(by=actor.person), limit=DECIDED)
+    pending = list[tuple[ApprovalView, str]]()  # each with the first people who could decide it
+    for number, item in enumerate(waiting[:WAITING]):
+        people = deciders.outlook_of(item.stored).people if number < WITH_PEOPLE else ()
+        names = ", ".join(people[:NAMES])
+        pending.append((item, f"{names} and others" if len(people) > NAMES else names))
     context = {
         "section": "mine",
-        "pending": [
-            (item, _who_decides(item) if number < WITH_PEOPLE else "")
-            for number, item in enumerate(waiting[:WAITING])
-        ],
+        "pending": pending,
         "more_wait": len(waiting) > WAITING,
         "most_waiting": WAITING,
         "with_people": WITH_PEOPLE,
@@ -42,10 +44,3 @@ def mine(request: HttpRequest) -> HttpResponse:
         "person": actor.person,
     }
     return render(request, "approvals/mine.html", context)
-
-
-def _who_decides(item: ApprovalView) -> str:
-    """Name the first people who could decide a request now; empty if there are none."""
-    people = deciders.outlook_of(item.stored).people
-    names = ", ".join(people[:NAMES])
-    return f"{names} and others" if len(people) > NAMES else names

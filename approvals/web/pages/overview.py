@@ -5,7 +5,6 @@ A day is one in UTC. The pictures read the counts of the sweeper, so they are up
 The page of costs has usage by agent, model, person or day of any period, each row narrows the next list.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -123,6 +122,14 @@ def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
     decisions = pending_ages.read_days(since, until)
     costs = run_figures.read_daily_cost(key, since, until)
     parts = charts.largest(costs, other=OTHER, label=title_of if key == "agent" else str)
+    times = {
+        count.day: {
+            name: time.total_seconds()
+            for name, time in (("p90", count.p90), ("median", count.median))
+            if time is not None
+        }
+        for count in decisions
+    }
     return (
         Picture(
             name="decisions",
@@ -138,8 +145,8 @@ def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
             title="Time to decide",
             sentence="From the request to a person’s decision.",
             chart=charts.draw(
-                days, TIME_SERIES, {count.day: _times(count) for count in decisions},
-                text=_time, url=lambda day, _: _decisions_url(day), stacked=False,
+                days, TIME_SERIES, times, text=lambda seconds: duration(timedelta(seconds=seconds)),
+                url=lambda day, _: _decisions_url(day), stacked=False,
             ),
         ),
         Picture(
@@ -158,7 +165,7 @@ def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
             sentence="US dollars for replies of models. An agent’s cost is that of its runs, with their sub-agents.",
             chart=charts.draw(
                 days, parts, charts.merged(costs, parts, other=OTHER),
-                text=_dollars, url=lambda day, name: _cost_url(key, day, name),
+                text=lambda micros: f"{dollars(micros)} $", url=lambda day, name: _cost_url(key, day, name),
             ),
         ),
     )  # fmt: skip
@@ -178,21 +185,8 @@ def _period(days: str) -> tuple[date, date]:
     return until - timedelta(days=int(days)), until
 
 
-def _times(day: pending_ages.DecisionDay) -> Mapping[str, float]:
-    times = {"p90": day.p90, "median": day.median}
-    return {name: time.total_seconds() for name, time in times.items() if time is not None}
-
-
 def _number(value: float) -> str:
     return f"{value:g}" if value < 1 else f"{value:.0f}"
-
-
-def _time(seconds: float) -> str:
-    return duration(timedelta(seconds=seconds))
-
-
-def _dollars(micros: float) -> str:
-    return f"{dollars(micros)} $"
 
 
 def _decisions_url(day: date, verdict: str = "") -> str:
@@ -218,7 +212,8 @@ def _cost_url(key: UsageKey, day: date, name: str) -> str:
 @admins_only
 def costs(request: HttpRequest) -> HttpResponse:
     """Show what runs used in a period, or send it as CSV."""
-    key = UsageKey(query_params.choice(request, "by", tuple(UsageKey)) or _next_key(request))
+    next_key = next((name for name in FILTERS if name not in request.GET), UsageKey.DAY)
+    key = UsageKey(query_params.choice(request, "by", tuple(UsageKey)) or next_key)
     only = {name: request.GET[name].replace("\x00", "") for name in FILTERS if name in request.GET}
     filters = {str(name): text for name, text in only.items()}
     problem, rows = None, tuple[NamedUsage, ...]()
@@ -233,17 +228,22 @@ def costs(request: HttpRequest) -> HttpResponse:
     if request.GET.get("format") == "csv" and problem is None:
         return _csv(key, rows)
     period = {"from": since.isoformat(), "to": (until - timedelta(days=1)).isoformat()}
+    links = list[tuple[UsageKey, str, str]]()
+    for name, text in only.items():
+        others = {other: value for other, value in filters.items() if other != name}
+        links.append((name, text, f"?{urlencode({**period, **others, 'by': str(key)})}"))
+    linked_rows = list[tuple[NamedUsage, str]]()  # each with the address of the list inside it
+    for row in rows[:MAX_ROWS]:
+        inside = {"from": row.name, "to": row.name} if key is UsageKey.DAY else {str(key): row.name}
+        linked_rows.append((row, f"?{urlencode({**period, **filters, **inside})}"))
     context: dict[str, Any] = {
         "section": "overview",
         "key": key,
         "keys": [
             (name, f"?{urlencode({**period, **filters, 'by': str(name)})}") for name in UsageKey
         ],
-        "only": [
-            (name, text, f"?{urlencode({**period, **_without(filters, name), 'by': str(key)})}")
-            for name, text in only.items()
-        ],
-        "rows": [(row, _link_into(key, row.name, period, filters)) for row in rows[:MAX_ROWS]],
+        "only": links,
+        "rows": linked_rows,
         "unlisted": len(rows[MAX_ROWS:]),
         "from": period["from"],
         "to": period["to"],
@@ -252,22 +252,6 @@ def costs(request: HttpRequest) -> HttpResponse:
         "kept": {**filters, "by": str(key)},
     }
     return render(request, "approvals/costs.html", context, status=422 if problem else 200)
-
-
-def _next_key(request: HttpRequest) -> UsageKey:
-    """Return the first of agent, model and person that the address does not narrow."""
-    return next((name for name in FILTERS if name not in request.GET), UsageKey.DAY)
-
-
-def _without(only: dict[str, str], key: str) -> dict[str, str]:
-    return {name: text for name, text in only.items() if name != key}
-
-
-def _link_into(key: UsageKey, name: str, period: dict[str, str], only: dict[str, str]) -> str:
-    """Return the address of the list inside one row."""
-    if key is UsageKey.DAY:
-        return f"?{urlencode({'from': name, 'to': name, **only})}"
-    return f"?{urlencode({**period, **only, str(key): name})}"
 
 
 def _csv(key: UsageKey, rows: tuple[NamedUsage, ...]) -> HttpResponse:
