@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import wraps
 from typing import Any
 from uuid import UUID, uuid4
@@ -110,24 +110,21 @@ def _view(**methods: Callable[..., HttpResponse]) -> View:
     def view(request: HttpRequest, **route: str) -> HttpResponse:
         request_id = str(uuid4())
         try:
-            response = _call(methods, request, route)
+            call, handler = _authenticate(request), methods.get(str(request.method))
+            if handler is None:
+                message = f"{request.method} is not possible here."
+                raise WireError(405, "method_not_allowed", message)
+            try:
+                ids = {name: UUID(text) for name, text in route.items()}
+            except ValueError:
+                raise WireError(404, "not_found", "There is no such object.") from None
+            response = handler(call, **ids)
         except Exception as exc:  # every answer has the protocol's shape and the id
             response = _refusal(exc, request_id)
         response["X-Request-ID"] = request_id
         return response
 
     return view
-
-
-def _call(
-    methods: Mapping[str, Callable[..., HttpResponse]], request: HttpRequest, route: dict[str, str]
-) -> HttpResponse:
-    handler = methods.get(str(request.method))
-    if handler is None:
-        _authenticate(request)
-        raise WireError(405, "method_not_allowed", f"{request.method} is not possible here.")
-    call = _authenticate(request)
-    return handler(call, **{name: _id(text) for name, text in route.items()})
 
 
 def _authenticate(request: HttpRequest) -> WireCall:
@@ -162,13 +159,6 @@ def _for_provisioners(handler: View) -> View:
         return handler(call, **ids)
 
     return guarded
-
-
-def _id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise WireError(404, "not_found", "There is no such object.") from None
 
 
 # Requests
@@ -350,33 +340,24 @@ def _resource(external: ExternalRequest) -> str:
     }
     parts = [f"{json.dumps(name)}:{json.dumps(value)}" for name, value in fields.items()]
     parts += [f"{json.dumps(name)}:{text}" for name, text in submitted.items()]
-    if external.state.at is not None:
-        parts.append(f'"decision":{json.dumps(_decision(external, external.state.at))}')
-    if external.use is not None:
-        parts.append(f'"consumption":{json.dumps(_consumption(external))}')
+    state, use = external.state, external.use
+    if state.at is not None:
+        decision = {"status": str(state.status), "decided_at": to_wire(state.at)}
+        if state.note:
+            decision["note"] = state.note
+        if state.status is RequestStatus.APPROVED:
+            decision["expires_at"] = to_wire(external.usable_until)
+        parts.append(f'"decision":{json.dumps(decision)}')
+    if use is not None:
+        consumption: dict[str, Any] = {"consumed_at": to_wire(use.used_at)}
+        if use.outcome is not None and use.reported_at is not None:
+            consumption["outcome"] = {
+                "status": use.outcome,
+                "reported_at": to_wire(use.reported_at),
+                **({} if use.note is None else {"note": use.note}),
+            }
+        parts.append(f'"consumption":{json.dumps(consumption)}')
     return f"{{{','.join(parts)}}}"
-
-
-def _decision(external: ExternalRequest, at: datetime) -> dict[str, str]:
-    decision = {"status": str(external.state.status), "decided_at": to_wire(at)}
-    if external.state.note:
-        decision["note"] = external.state.note
-    if external.state.status is RequestStatus.APPROVED:
-        decision["expires_at"] = to_wire(external.usable_until)
-    return decision
-
-
-def _consumption(external: ExternalRequest) -> dict[str, Any]:
-    assert external.use is not None
-    consumption: dict[str, Any] = {"consumed_at": to_wire(external.use.used_at)}
-    if external.use.outcome is not None and external.use.reported_at is not None:
-        note = {} if external.use.note is None else {"note": external.use.note}
-        reported = {
-            "status": external.use.outcome,
-            "reported_at": to_wire(external.use.reported_at),
-        }
-        consumption["outcome"] = {**reported, **note}
-    return consumption
 
 
 def _instance(view: InstanceView) -> dict[str, Any]:

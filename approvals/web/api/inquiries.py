@@ -3,7 +3,6 @@
 The addresses and fields of inquiries keep the older word.
 """
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -20,7 +19,6 @@ from approvals.web.api.ids import id_of
 from runtime.core.values.limits import MAX_INQUIRY, MAX_MESSAGE
 from runtime.errors import ObjectStoreDown
 from runtime.reads.inquiries import list_for_gate, unreceived
-from runtime.reads.trace.span import InquiryRecord
 from runtime.reads.transcript import read_transcript
 from runtime.web.requests import Authenticated, Body
 
@@ -105,21 +103,9 @@ def _inquiries(approval: approval_views.ApprovalView) -> list[QuestionOut]:
             raise  # the archive has the inquiries
         return []
     sent = unreceived(approval.run)
-    return list(
-        _to_schema(
-            approval, list_for_gate(transcript, sent, approval.gate, unsealed=approval.sees_held)
-        )
-    )
-
-
-def _to_schema(
-    approval: approval_views.ApprovalView, records: Iterable[InquiryRecord]
-) -> Iterable[QuestionOut]:
-    for inquiry in records:
-        waiting: Literal["waiting", "ended"] = (
-            "waiting" if approval.status == "pending" else "ended"
-        )
-        yield QuestionOut(
+    waiting: Literal["waiting", "ended"] = "waiting" if approval.status == "pending" else "ended"
+    return [
+        QuestionOut(
             id=inquiry.id,
             person=inquiry.by,
             question=inquiry.text,
@@ -128,3 +114,5 @@ def _to_schema(
             answer=inquiry.answer or None,
             error=inquiry.error or None,
         )
+        for inquiry in list_for_gate(transcript, sent, approval.gate, unsealed=approval.sees_held)
+    ]

@@ -342,12 +342,12 @@ def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
     """Read one request, of any kind."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
     view = approval_views.approval(id_of(approval), actor=request.auth)
-    odd = usual.of_one(view)
+    odd, claim = usual.of_one(view), external_claims.claim_of(view)
     return ApprovalDetailOut(
         **_fields(view),
         oddities=_oddities(odd),
         late_outcomes=_late_outcomes(view),
-        external=_external(view),
+        external=None if claim is None else ExternalOut.from_orm(claim),
     )
 
 
@@ -420,11 +420,6 @@ def _fields(approval: approval_views.ApprovalView) -> dict[str, Any]:
 
 def _oddities(oddities: Iterable[UnusualValue]) -> list[OddityOut]:
     return [OddityOut.from_orm(oddity) for oddity in oddities]
-
-
-def _external(approval: approval_views.ApprovalView) -> ExternalOut | None:
-    claim = external_claims.claim_of(approval)
-    return None if claim is None else ExternalOut.from_orm(claim)
 
 
 def _late_outcomes(approval: approval_views.ApprovalView) -> list[LateOut] | None:

@@ -93,7 +93,18 @@ def list_version_changes(request: Authenticated) -> list[VersionChangeOut]:
     """List the changes of agents for which runs wait. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
     return [
-        _describe(waiting)
+        VersionChangeOut(
+            agent=waiting.pair.agent,
+            before=waiting.pair.before,
+            after=waiting.pair.after,
+            count=waiting.count,
+            decidable=waiting.decidable,
+            changes=None
+            if waiting.differences is None
+            else [change.part for change in waiting.differences],
+            decided_by=waiting.decided_by,
+            decided_at=waiting.decided_at,
+        )
         for waiting in version_changes.waiting(principals.principal_of(request.auth))
     ]
 
@@ -129,18 +140,4 @@ def withdraw_version_decision(request: Authenticated, body: WithdrawIn) -> decid
         after=body.after,
         reason=body.reason,
         actor=request.auth,
-    )
-
-
-def _describe(waiting: version_changes.WaitingPair) -> VersionChangeOut:
-    parts = None if waiting.differences is None else [change.part for change in waiting.differences]
-    return VersionChangeOut(
-        agent=waiting.pair.agent,
-        before=waiting.pair.before,
-        after=waiting.pair.after,
-        count=waiting.count,
-        decidable=waiting.decidable,
-        changes=parts,
-        decided_by=waiting.decided_by,
-        decided_at=waiting.decided_at,
     )

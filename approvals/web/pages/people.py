@@ -4,6 +4,7 @@ The page of one person's activity, for admins: decisions, runs, and changes of t
 """
 
 import re
+from contextlib import suppress
 from datetime import UTC
 from typing import Any
 from urllib.parse import urlencode
@@ -192,7 +193,9 @@ def _page(
     except InvalidInput as exc:
         page = account_list.PeoplePage(people=(), more_matches=0)
         wrong_search, status = exc, exc.status
-    deciders = _deciders()
+    deciders: Deciders | None = None
+    with suppress(PolicyBroken):  # the page of the policy says so
+        deciders = Deciders(policies.current())
     words = account_list.group_words()
     choices = [(group, format_html("<b>{}</b> {}", group, text)) for group, text in words.items()]
     add_form = PersonForm(ids="new-").replaced_by(refused)
@@ -217,14 +220,6 @@ def _page(
         "me": request.user.get_username(),
     }
     return render(request, "accounts/people.html", context, status=status)
-
-
-def _deciders() -> Deciders | None:
-    """Return who can decide by the policy in force; None if it cannot be read, which its own page says."""
-    try:
-        return Deciders(policies.current())
-    except PolicyBroken:
-        return None
 
 
 def _card(

@@ -149,24 +149,17 @@ def change_draft(request: HttpRequest) -> HttpResponse:
             return _page(request, draft, rule_form=rule_form, number=number)
         if act == "save":
             return _save_rule(request, draft, number, len(rules))
-        if (items := _arranged(act, number, len(rules))) != [*range(len(rules))]:
+        items = list(range(len(rules)))
+        target = number + {"up": -1, "down": 1}.get(act, 0)
+        if act == "remove" and number < len(rules):
+            items.remove(number)
+        elif number < len(rules) and 0 <= target < len(rules):
+            items[number], items[target] = items[target], items[number]
+        if items != [*range(len(rules))]:
             draft = policy_sentences.rewrite(draft, items)
     except PolicyInvalid as refused:
         return _page(request, draft, problem=f"The policy has an error in {refused}.", status=422)
     return _page(request, draft)
-
-
-def _arranged(act: str, number: int, count: int) -> list[int]:
-    """Return the rules, by their numbers until now, after one of them is removed or moved."""
-    items = list(range(count))
-    if number >= count:
-        return items
-    if act == "remove":
-        items.remove(number)
-    target = number + {"up": -1, "down": 1}.get(act, 0)
-    if 0 <= target < count and target != number:
-        items[number], items[target] = items[target], items[number]
-    return items
 
 
 def _save_rule(request: HttpRequest, draft: str, number: int, count: int) -> HttpResponse:
@@ -248,6 +241,9 @@ def _page(
     rows = [_row(versions, version, now, request) for version in reversed(versions)]
     current = now.text if now else texts.DEFAULT
     draft_text = current if draft is None else draft
+    rule_yaml = ""
+    if number is not None and not rule_form:
+        rule_yaml = policy_sentences.rule_yaml(texts.parse(draft_text).rules[number])
     context = {
         "section": "policies",
         "number": now.number if now else policy_versions.FIRST_NUMBER - 1,
@@ -260,7 +256,7 @@ def _page(
         "draft_rules": _draft_rules(policy, draft_text),
         "rule_form": rule_form,
         "rule_number": number,
-        "rule_yaml": _rule_yaml(draft_text, number) if number is not None and not rule_form else "",
+        "rule_yaml": rule_yaml,
         "rule_problem": rule_problem,
         "tried": draft is not None,
         "max_text": texts.MAX_TEXT,
@@ -278,11 +274,6 @@ def _draft_rules(policy: Policy, draft: str) -> tuple[RuleChange, ...] | None:
         return policy_sentences.compare(policy, texts.parse(draft))
     except PolicyInvalid:
         return None
-
-
-def _rule_yaml(draft: str, number: int) -> str:
-    """Return one rule of a draft as YAML."""
-    return policy_sentences.rule_yaml(texts.parse(draft).rules[number])
 
 
 def _row(

@@ -98,43 +98,8 @@ class RuleForm(PageForm):
 
 def form_of(rule: Rule) -> RuleForm | None:
     """Return the form of a rule, None if its fields would say something else."""
-    values = _values(rule)
-    form = RuleForm(initial=values)
-    parts: list[Stage | Escalation] = [*rule.stages, *rule.escalate]
-    groups = {group for people in parts for group in people.groups}
-    is_exact = groups <= form.groups and rule_of(RuleForm(values).read()) == rule
-    return form if is_exact else None
-
-
-def rule_of(values: Mapping[str, Any]) -> Rule:
-    """Return the rule that the fields say. Its limits are checked when it is read as YAML."""
-    stages = [_stage(values, number) for number in STAGES]
-    steps = [_step(values, number) for number in STEPS]
-    on_expiry = OnExpiry(values["on_expiry"] or OnExpiry.DENY)
-    return Rule(
-        name=values["name"],
-        tools=frozenset(_names(values["tools"])),
-        agents=frozenset(_names(values["agents"])),
-        risks=frozenset(values["risks"] or ()),
-        when=values["when"],
-        approval=bool(values["approval"]),
-        risk=Risk(values["risk"]) if values["risk"] else None,
-        stages=tuple(stage for stage in stages if stage is not None) or (Stage(),),
-        reason=bool(values["reason"]),
-        step_up=bool(values["step_up"]),
-        expires_after=_seconds(values["expires"], values["expires_unit"]),
-        undo=values["undo"],
-        escalate=tuple(step for step in steps if step is not None),
-        on_expiry=on_expiry,
-        answer=values["answer"] if on_expiry is OnExpiry.ANSWER else None,
-        reviewer_may_write=bool(values["writes"]),
-    )
-
-
-def _values(rule: Rule) -> dict[str, Any]:
-    """Return the values of the fields for a rule, as far as there are fields."""
     is_answer = rule.on_expiry is OnExpiry.ANSWER
-    values = {
+    values: dict[str, Any] = {
         "name": rule.name,
         "tools": ", ".join(sorted(rule.tools)),
         "agents": ", ".join(sorted(rule.agents)),
@@ -155,32 +120,52 @@ def _values(rule: Rule) -> dict[str, Any]:
     for number, step in zip(STEPS, rule.escalate, strict=False):
         values |= _who(f"_step_{number}", step)
         values |= _time(f"step_{number}", f"step_unit_{number}", step.seconds)
-    return values
+    form = RuleForm(initial=values)
+    parts: list[Stage | Escalation] = [*rule.stages, *rule.escalate]
+    groups = {group for people in parts for group in people.groups}
+    is_exact = groups <= form.groups and rule_of(RuleForm(values).read()) == rule
+    return form if is_exact else None
+
+
+def rule_of(values: Mapping[str, Any]) -> Rule:
+    """Return the rule that the fields say. Its limits are checked when it is read as YAML."""
+    stages, steps = list[Stage](), list[Escalation]()
+    for number in STAGES:
+        quorum, groups = values[f"quorum_{number}"], tuple(values[f"groups_{number}"] or ())
+        people = _names(values[f"people_{number}"])
+        if quorum is not None or groups or people:
+            stages.append(
+                Stage(quorum=1 if quorum is None else quorum, groups=groups, people=people)
+            )
+    for number in STEPS:
+        seconds = _seconds(values[f"step_{number}"], values[f"step_unit_{number}"])
+        groups = tuple(values[f"groups_step_{number}"] or ())
+        people = _names(values[f"people_step_{number}"])
+        if seconds is not None or groups or people:
+            steps.append(Escalation(seconds=seconds or 0, groups=groups, people=people))
+    on_expiry = OnExpiry(values["on_expiry"] or OnExpiry.DENY)
+    return Rule(
+        name=values["name"],
+        tools=frozenset(_names(values["tools"])),
+        agents=frozenset(_names(values["agents"])),
+        risks=frozenset(values["risks"] or ()),
+        when=values["when"],
+        approval=bool(values["approval"]),
+        risk=Risk(values["risk"]) if values["risk"] else None,
+        stages=tuple(stages) or (Stage(),),
+        reason=bool(values["reason"]),
+        step_up=bool(values["step_up"]),
+        expires_after=_seconds(values["expires"], values["expires_unit"]),
+        undo=values["undo"],
+        escalate=tuple(steps),
+        on_expiry=on_expiry,
+        answer=values["answer"] if on_expiry is OnExpiry.ANSWER else None,
+        reviewer_may_write=bool(values["writes"]),
+    )
 
 
 def _who(suffix: str, people: Stage | Escalation) -> dict[str, Any]:
     return {f"groups{suffix}": [*people.groups], f"people{suffix}": ", ".join(people.people)}
-
-
-def _stage(values: Mapping[str, Any], number: int) -> Stage | None:
-    """Return a stage; None if its fields are empty."""
-    quorum, groups = values[f"quorum_{number}"], tuple(values[f"groups_{number}"] or ())
-    people = _names(values[f"people_{number}"])
-    if quorum is None and not groups and not people:
-        return None
-    return Stage(quorum=1 if quorum is None else quorum, groups=groups, people=people)
-
-
-def _step(values: Mapping[str, Any], number: int) -> Escalation | None:
-    """Return a step of escalation; None if its fields are empty."""
-    seconds = _seconds(values[f"step_{number}"], values[f"step_unit_{number}"])
-    groups, people = (
-        tuple(values[f"groups_step_{number}"] or ()),
-        _names(values[f"people_step_{number}"]),
-    )
-    if seconds is None and not groups and not people:
-        return None
-    return Escalation(seconds=seconds or 0, groups=groups, people=people)
 
 
 def _seconds(count: int | None, unit: str) -> int | None:

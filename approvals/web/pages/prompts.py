@@ -14,7 +14,6 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from approvals.errors import PromptRefused, UnknownPrompt
 from approvals.governance import prompt_list, prompt_trials
 from approvals.governance import prompts as prompt_versions
-from approvals.governance.prompt_list import PromptView
 from runtime.core.values.ids import PROMPT_NAME
 from runtime.core.values.limits import MAX_INSTRUCTIONS, MAX_REASON
 from runtime.errors import InvalidInput
@@ -120,7 +119,14 @@ def _page(
 ) -> HttpResponse:
     try:
         view = prompt_list.prompt(name, actor_of(request).person)
-        before, after = _compared(request, view)
+        numbers = {
+            name: int(text)
+            for name in ("before", "after")
+            if (text := request.GET.get(name, "")).isdecimal()
+            and len(text) <= len(str(prompt_versions.MAX_VERSIONS))
+        }
+        after = numbers.get("after")
+        before = view.production if after is None else numbers.get("before", view.production)
         differences = None if after is None else prompt_list.difference(view, before, after)
     except UnknownPrompt as exc:
         raise Http404 from exc
@@ -138,15 +144,6 @@ def _page(
         "max_note": MAX_REASON,
     }
     return render(request, "prompts/prompt.html", context, status=status)
-
-
-def _compared(request: HttpRequest, view: PromptView) -> tuple[int, int | None]:
-    """Return the numbers of the two versions that the reader compares; the second is None without."""
-    before, after = request.GET.get("before", ""), request.GET.get("after", "")
-    if after.isdecimal() and len(after) < len(str(prompt_versions.MAX_VERSIONS)) + 1:
-        has_number = before.isdecimal() and len(before) < len(str(prompt_versions.MAX_VERSIONS)) + 1
-        return int(before) if has_number else view.production, int(after)
-    return view.production, None
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

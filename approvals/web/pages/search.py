@@ -22,7 +22,7 @@ from approvals.reads import filters, history, inbox
 from approvals.reads.pending_ages import WINDOW
 from approvals.rights import principals
 from approvals.rights.principals import Principal
-from approvals.web.context import Navigation, navigation_of
+from approvals.web.context import navigation_of
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.reads import runs
@@ -108,42 +108,28 @@ def search(request: HttpRequest) -> HttpResponse:
 
 
 def _find(request: HttpRequest, principal: Principal | None, text: str) -> Iterator[Hit]:
-    reader = navigation_of(principal)
-    yield from _pages(reader, text)
-    if reader.reads_agents:
-        yield from _agents(text)
-    if reader.manages:
-        with suppress(InvalidInput):  # the text has a filter that only another list knows
-            yield from _people(text)
-    with suppress(InvalidInput):
-        yield from _requests(principal, text)
-    with suppress(InvalidInput):
-        yield from _runs(request, text)
-
-
-def _pages(reader: Navigation, text: str) -> Iterator[Hit]:
-    word = text.lower()
+    reader, word = navigation_of(principal), text.lower()
     for page in PAGES:
         if word in f"{page.name} {page.words}".lower() and (
             not page.right or getattr(reader, page.right)
         ):
             yield Hit(kind="Page", icon="overview", name=page.name, url=reverse(page.route))
-
-
-def _agents(text: str) -> Iterator[Hit]:
-    titles = {name: title_of(name) for name in sorted(wiring.catalogue().names())}
-    matching = (name for name, title in titles.items() if text.lower() in f"{name} {title}".lower())
-    for name in islice(matching, HITS):
-        yield Hit(kind="Agent", icon="agent", name=titles[name], note=name,
-                  url=reverse("agent", args=[name]))  # fmt: skip
-
-
-def _people(text: str) -> Iterator[Hit]:
-    for person in account_list.people_page(text).people[:HITS]:
-        url = f"{reverse('people')}?{urlencode({'q': person.username})}"
-        yield Hit(
-            kind="Person", icon="person", name=person.username, note=person.full_name, url=url
-        )
+    if reader.reads_agents:
+        titles = {name: title_of(name) for name in sorted(wiring.catalogue().names())}
+        matching = (name for name, title in titles.items() if word in f"{name} {title}".lower())
+        for name in islice(matching, HITS):
+            yield Hit(kind="Agent", icon="agent", name=titles[name], note=name,
+                      url=reverse("agent", args=[name]))  # fmt: skip
+    if reader.manages:
+        with suppress(InvalidInput):  # the text has a filter that only another list knows
+            for person in account_list.people_page(text).people[:HITS]:
+                url = f"{reverse('people')}?{urlencode({'q': person.username})}"
+                yield Hit(kind="Person", icon="person", name=person.username, note=person.full_name,
+                          url=url)  # fmt: skip
+    with suppress(InvalidInput):
+        yield from _requests(principal, text)
+    with suppress(InvalidInput):
+        yield from _runs(request, text)
 
 
 def _requests(principal: Principal | None, text: str) -> Iterator[Hit]:

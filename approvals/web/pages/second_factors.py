@@ -116,13 +116,17 @@ def add_app(request: HttpRequest) -> HttpResponse:
         else:
             del request.session[_NEW_APP]
             return _added(request, codes)
+    import qrcode
+    from qrcode.image.svg import SvgPathFillImage
+
+    qr_code = qrcode.make(new.link, image_factory=SvgPathFillImage)
     until = login.refused_until(request)
     context = {
         "section": "account",
         "form": form,
         "new": new,
         "has_password": _me(request).has_usable_password(),
-        "picture": mark_safe(_picture(new.link)),  # noqa: S308 - paths alone
+        "picture": mark_safe(qr_code.to_string(encoding="unicode")),  # noqa: S308 - paths alone
         "locked_until": until,
     }
     status = 429 if until else 422 if form.errors else 200
@@ -286,11 +290,3 @@ def _added(request: HttpRequest, codes: list[str]) -> HttpResponse:
         return redirect("account")
     context = {"section": "account", "codes": codes}
     return render(request, "accounts/recovery_codes.html", context)
-
-
-def _picture(link: str) -> str:
-    import qrcode
-    from qrcode.image.svg import SvgPathFillImage
-
-    picture: str = qrcode.make(link, image_factory=SvgPathFillImage).to_string(encoding="unicode")
-    return picture
