@@ -65,7 +65,7 @@ TEMPLATES = [
                 "runtime.web.requests.add_kill_switches",
             ],
             "libraries": {
-                "change_rows": "approvals.web.components.change_rows",
+                "change_rows": "approvals.web.components.arguments",
                 "display": "runtime.web.display",
                 "numbers": "runtime.web.numbers",
                 "scalars": "runtime.web.scalars",

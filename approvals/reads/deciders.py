@@ -1,4 +1,4 @@
-"""Reads who could decide: the people with a right to decide, and those of them who may still vote on a request."""
+"""Reads who could decide: the people with a right to decide, those who may still vote on a request, and its votes."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,11 +8,12 @@ from typing import Any
 
 from django.utils import timezone
 
-from approvals.models import Approval
+from approvals.models import Approval, Vote
+from approvals.reads.approval_views import ApprovalView
 from approvals.rights import approvals, principals
 from approvals.rights.principals import Principal
 from approvals.rules import policy, tally
-from approvals.rules.policy import GROUP, PERSON, Policy, demands_of, keys_of
+from approvals.rules.policy import GROUP, PERSON, Policy, Stage, demands_of, keys_of
 from approvals.rules.roles import DECIDING
 from runtime.ports.access import Actor
 from runtime.store import pool
@@ -101,36 +102,6 @@ def relevant(approval: Approval, people: Iterable[Principal]) -> tuple[Principal
     )
 
 
-def _keys(approval: Approval) -> frozenset[str] | None:
-    """Return whom the rule of a request names, as in `Stage.keys`; None if every reviewer can decide it."""
-    demands = None if approval.is_in_doubt else demands_of(approval.rule)
-    keys = None if demands is None else demands.readers
-    return None if keys is None else frozenset(keys)
-
-
-def _read(
-    keys: frozenset[str] | None = None, limit: int | None = None
-) -> Iterator[tuple[Principal, ...]]:
-    """Read the people with a right to decide, by name; with `keys` only those, and the deputies of others."""
-    limit = limit or READ
-    parameters: dict[str, Any] = {
-        "groups": sorted(DECIDING),
-        "all": keys is None,
-        "people": [key.removeprefix(PERSON) for key in keys or () if key.startswith(PERSON)],
-        "named": [key.removeprefix(GROUP) for key in keys or () if key.startswith(GROUP)],
-        "after": "",
-        "most": limit,
-    }
-    while True:
-        with pool.in_transaction() as connection:
-            rows = connection.execute(_PEOPLE, parameters).fetchall()
-        people = [_principal(*row) for row in rows]
-        yield tuple(principal for principal in people if principal is not None)
-        if len(rows) < limit:
-            return
-        parameters["after"] = rows[-1][0]
-
-
 def end_of(approval: Approval) -> datetime:
     """Return the deadline, or the last of all times."""
     return approval.expires_at or _NEVER
@@ -204,6 +175,163 @@ def outlook(
     )
 
 
+def impossible(policy: Policy, people: Iterable[Principal]) -> str | None:
+    """Name the first rule that too few people could ever meet; None if all can be met.
+
+    A run's requester cannot decide, so where one of these people may start runs, one more is needed than the quorum.
+    That is not counted here: it depends on the run, and the request warns.
+    """
+    groups = {principal.person: principal.groups for principal in people}
+    for rule in policy.rules:
+        rule_people = {name for stage in rule.stages for name in stage.people}
+        rule_people |= {name for step in rule.escalate for name in step.people}
+        if unknown := sorted(rule_people - set(groups)):
+            return f"the rule {rule.name} names {unknown[0]}, who may not decide"
+        if not tally.can_complete(rule.stages, {}, groups):
+            needed = sum(stage.quorum for stage in rule.stages)
+            return (
+                f"the rule {rule.name} needs {needed} people, but too few may approve in its stages"
+            )
+    return None
+
+
+MAX_NAMED = 12
+NAMED, RIGHTS_READ = (
+    3,
+    10,
+)  # people that a request without a rule names, of those whose rights are read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageView:
+    """One stage with its votes. `waits` says that it is the one that lacks people now."""
+
+    number: int
+    quorum: int
+    eligible: str
+    votes: tuple[Vote, ...]
+    waits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VotePanel:
+    """The votes on a request. `could` names who could vote now, `unnamed` counts those not named.
+
+    With `at_least` there may be more of them. `suffice` is False if the people who are left cannot complete the
+    stages: then it will expire. `waits_for` names those of the open stage if the reader is not one of them, and
+    `turn_comes` says that a later stage admits the reader.
+    """
+
+    rule: str
+    version: str
+    failed: str
+    approved: int
+    quorum: int
+    stages: tuple[StageView, ...]
+    could: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
+    unnamed: int = 0
+    at_least: bool = False
+    suffice: bool = True
+    reason: bool = False
+    mine: bool = False
+    waits_for: str = ""
+    turn_comes: bool = False
+
+
+def could_decide(approval: ApprovalView) -> str:
+    """Name the first people who could decide a pending request without a rule, for a reader who may not."""
+    has_rule = approval.demands is not None
+    if approval.denial is None or not approval.is_pending or approval.tampered or has_rule:
+        return ""
+    outlook = outlook_of(approval.stored, limit=RIGHTS_READ)
+    names, count = ", ".join(outlook.people[:NAMED]), len(outlook.people) - NAMED
+    least = "at least " if outlook.is_part else ""
+    return f"{names} and {least}{count} more" if count > 0 else names
+
+
+def too_few(approval: ApprovalView, panel: VotePanel | None) -> tuple[str, ...] | None:
+    """Name who is left if too few people can approve a pending request in time; None if they suffice."""
+    if panel is not None:
+        return None if panel.suffice else panel.could
+    pending = approval.status == Approval.Status.PENDING and not approval.tampered
+    if not pending or approval.undecidable_at is None:  # the sweeper looks each minute
+        return None
+    outlook = outlook_of(Approval.objects.get(pk=approval.id))
+    return None if outlook.suffice else outlook.people[:MAX_NAMED]
+
+
+def panel(approval: ApprovalView) -> VotePanel | None:
+    """Return the panel of a request for its reader; None under the default policy, where one person decides."""
+    demands = approval.demands
+    if demands is None or approval.tampered:
+        return None
+    rows = Vote.objects.filter(approval=approval.id)
+    votes = list(rows.order_by("at", "person"))
+    counted = {vote.person: vote.stage for vote in votes}
+    pending = approval.is_pending
+    stages = policy.stages(demands, approval.opened_until, timezone.now())
+    current = tally.current(stages, counted) if pending else None
+    outlook = Outlook(people=(), suffice=True)
+    if pending:
+        outlook = outlook_of(approval.stored, counted)
+    return VotePanel(
+        rule=demands.rule,
+        version=approval.policy_version,
+        failed=demands.failed,
+        approved=len(votes),
+        quorum=demands.quorum,
+        stages=tuple(
+            StageView(
+                number=index + 1,
+                quorum=stage.quorum,
+                eligible=_eligible(stage),
+                votes=tuple(vote for vote in votes if vote.stage == index),
+                waits=index == current,
+            )
+            for index, stage in enumerate(stages)
+        ),
+        could=outlook.people[:MAX_NAMED],
+        away=outlook.away[:MAX_NAMED],
+        unnamed=max(0, len(outlook.people) - MAX_NAMED),
+        at_least=outlook.is_part,
+        suffice=outlook.suffice,
+        reason=demands.reason,
+        mine=pending and approval.reader is not None and approval.reader.person in counted,
+        **_turn(stages, current, approval.reader, outlook.people),
+    )
+
+
+def _keys(approval: Approval) -> frozenset[str] | None:
+    """Return whom the rule of a request names, as in `Stage.keys`; None if every reviewer can decide it."""
+    demands = None if approval.is_in_doubt else demands_of(approval.rule)
+    keys = None if demands is None else demands.readers
+    return None if keys is None else frozenset(keys)
+
+
+def _read(
+    keys: frozenset[str] | None = None, limit: int | None = None
+) -> Iterator[tuple[Principal, ...]]:
+    """Read the people with a right to decide, by name; with `keys` only those, and the deputies of others."""
+    limit = limit or READ
+    parameters: dict[str, Any] = {
+        "groups": sorted(DECIDING),
+        "all": keys is None,
+        "people": [key.removeprefix(PERSON) for key in keys or () if key.startswith(PERSON)],
+        "named": [key.removeprefix(GROUP) for key in keys or () if key.startswith(GROUP)],
+        "after": "",
+        "most": limit,
+    }
+    while True:
+        with pool.in_transaction() as connection:
+            rows = connection.execute(_PEOPLE, parameters).fetchall()
+        people = [_principal(*row) for row in rows]
+        yield tuple(principal for principal in people if principal is not None)
+        if len(rows) < limit:
+            return
+        parameters["after"] = rows[-1][0]
+
+
 def _able(
     approval: Approval, people: Sequence[Principal], excluded: Collection[str], at: datetime
 ) -> dict[str, Principal]:
@@ -230,25 +358,31 @@ def _stand_ins(
     ]
 
 
-def impossible(policy: Policy, people: Iterable[Principal]) -> str | None:
-    """Name the first rule that too few people could ever meet; None if all can be met.
-
-    A run's requester cannot decide, so where one of these people may start runs, one more is needed than the quorum.
-    That is not counted here: it depends on the run, and the request warns.
-    """
-    groups = {principal.person: principal.groups for principal in people}
-    for rule in policy.rules:
-        rule_people = {name for stage in rule.stages for name in stage.people}
-        rule_people |= {name for step in rule.escalate for name in step.people}
-        if unknown := sorted(rule_people - set(groups)):
-            return f"the rule {rule.name} names {unknown[0]}, who may not decide"
-        if not tally.can_complete(rule.stages, {}, groups):
-            needed = sum(stage.quorum for stage in rule.stages)
-            return (
-                f"the rule {rule.name} needs {needed} people, but too few may approve in its stages"
-            )
-    return None
-
-
 def _principal(username: str, at: datetime, credentials: str | None) -> Principal | None:
     return principals.from_rights(Actor(person=username), credentials, at)
+
+
+def _turn(
+    stages: Sequence[Stage], current: int | None, reader: Principal | None, could: Sequence[str]
+) -> dict[str, Any]:
+    """Say for whom a reader waits who may not approve in the open stage."""
+    if current is None or reader is None or _is_in(stages[current], reader):
+        return {}
+    stage = stages[current]
+    members = ", ".join(name for name in could[:MAX_NAMED] if name not in stage.people)
+    return {
+        "waits_for": f"{_eligible(stage)} ({members})" if members else _eligible(stage),
+        "turn_comes": any(_is_in(later, reader) for later in stages[current + 1 :]),
+    }
+
+
+def _is_in(stage: Stage, reader: Principal) -> bool:
+    return any(
+        stage.admits(principal.person, principal.groups)
+        for principal in (reader, *reader.stands_for)
+    )
+
+
+def _eligible(stage: Stage) -> str:
+    """Name who may vote in a stage."""
+    return ", ".join((*stage.people, *stage.groups)) or "everyone who may decide"

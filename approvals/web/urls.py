@@ -22,7 +22,7 @@ from approvals.web.pages.allowances import revoke as revoke_allowance
 from approvals.web.pages.batch import batch, undo_batch
 from approvals.web.pages.history import download, download_evidence
 from approvals.web.pages.history import show as history
-from approvals.web.pages.inbox import delete_view, inbox, save_view
+from approvals.web.pages.inbox import delete_view, inbox, mine, save_view
 from approvals.web.pages.instances import (
     add_instance,
     add_provisioner_token,
@@ -30,8 +30,13 @@ from approvals.web.pages.instances import (
     instances,
     revoke_provisioner_token,
 )
-from approvals.web.pages.mine import mine
-from approvals.web.pages.oidc import callback, connect, disconnect, link_slack, logout, start
+from approvals.web.pages.notices import (
+    add_subscription,
+    change_subscription,
+    retry_message,
+    subscription,
+    subscriptions,
+)
 from approvals.web.pages.overview import costs, overview, picture_csv
 from approvals.web.pages.people import activity
 from approvals.web.pages.policies import (
@@ -51,20 +56,31 @@ from approvals.web.pages.prompts import label as label_prompt
 from approvals.web.pages.prompts import propose as propose_prompt
 from approvals.web.pages.prompts import withdraw as withdraw_prompt
 from approvals.web.pages.search import search
-from approvals.web.pages.session import choose_password, home, login
-from approvals.web.pages.subscriptions import (
-    add_subscription,
-    change_subscription,
-    retry_message,
-    subscription,
-    subscriptions,
+from approvals.web.pages.session import (
+    callback,
+    choose_password,
+    connect,
+    disconnect,
+    home,
+    link_slack,
+    login,
+    logout,
+    start,
 )
 from approvals.web.pages.version_changes import continue_runs, version_changes, withdraw_change
 from approvals.web.request.approval import approval
 from approvals.web.request.decision import decide, undo
 from approvals.web.request.edit import edit, previewed_edit
-from approvals.web.request.messages import ask, write
-from approvals.web.request.teamwork import claim, comment, extend, hand_over, here, release
+from approvals.web.request.teamwork import (
+    ask,
+    claim,
+    comment,
+    extend,
+    hand_over,
+    here,
+    release,
+    write,
+)
 from runtime.core.values.verdicts import VERDICTS
 
 register_converter(PromptName, "prompt")

@@ -10,8 +10,8 @@ from approvals.decisions import external_requests
 from approvals.errors import UnknownInstance
 from approvals.people import instances
 from approvals.people.instances import InstanceView
-from approvals.reads import instance_list
-from approvals.reads.instance_list import InstancePage, InstanceRow
+from approvals.reads import external_instances
+from approvals.reads.external_instances import InstancePage, InstanceRow
 from runtime.errors import InvalidInput
 from runtime.web.requests import Authenticated, Body
 from runtime.web.schemas import fields_of
@@ -58,7 +58,7 @@ class EndedInstanceOut(Schema):
 def list_instances(request: Authenticated, q: str = "") -> InstancePage:
     """List the instances of all people. Every word of `q` must occur in the name or the owner, or be the id."""
     instances.require_provisioner(request.auth)
-    return instance_list.page(q)
+    return external_instances.page(q)
 
 
 @router.post("/instances", response=NewInstanceOut)

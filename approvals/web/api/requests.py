@@ -12,8 +12,8 @@ from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.decide import resolve
 from approvals.decisions.extend import extend as extend_deadline
 from approvals.decisions.undo import undo
-from approvals.reads import approval_views, external_claims, filters, history, usual
-from approvals.reads.external_claims import ExternalClaim
+from approvals.reads import approval_views, external_instances, filters, history, usual
+from approvals.reads.external_instances import ExternalClaim
 from approvals.requests import snapshot
 from approvals.requests.argument_changes import ArgumentChange
 from approvals.rights import principals
@@ -342,7 +342,7 @@ def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
     """Read one request, of any kind."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
     view = approval_views.approval(id_of(approval), actor=request.auth)
-    odd, claim = usual.of_one(view), external_claims.claim_of(view)
+    odd, claim = usual.of_one(view), external_instances.claim_of(view)
     return ApprovalDetailOut(
         **_fields(view),
         oddities=_oddities(odd),

@@ -1,13 +1,22 @@
-"""The arguments of a call for reviewers: all of them in full, each with its label from the schema."""
+"""The arguments of a call for reviewers: all in full, with labels from the schema; and a filter for changed ones.
+
+Of changed arguments, short values stand in one row, and long ones are compared by line.
+"""
 
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django import template
+
+from approvals.reads.approval_views import ApprovalView
+from approvals.requests.argument_changes import ArgumentChange
+from approvals.web.components.preview import Difference, Item
 from runtime.core.run.events import BlobRef
+from runtime.core.values.files import file_of
 from runtime.web.display import as_json
 from runtime.web.markdown import looks_like_markdown, markdown
 from runtime.web.numbers import CURRENCIES, is_number
@@ -145,21 +154,6 @@ def arguments(args: Any, schema: Any, *, is_copy: bool = False) -> list[Argument
     return sorted(present, key=lambda argument: argument.is_id) + omitted
 
 
-def _mail(rules: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:
-    """Return the names of the parts of a mail in their order, its text last; none if the schema is of no mail."""
-    present = [name for name in _HEADERS if name in rules and name in args]
-    bodies = [name for name in _BODIES if name in rules and isinstance(args.get(name), str)]
-    if "subject" not in present or not set(present) & _RECIPIENTS or len(bodies) != 1:
-        return []
-    return [*present, *bodies]
-
-
-def _says_markdown(rule: Any) -> bool:
-    return isinstance(rule, dict) and (
-        rule.get("contentMediaType") == "text/markdown" or rule.get("format") == "markdown"
-    )
-
-
 def fields(value: Any) -> list[Argument]:
     """List the fields of a JSON object that has no schema, ids last. A value that is no object is one field."""
     members = value if isinstance(value, dict) else {"": value}
@@ -242,5 +236,77 @@ def unit_of(name: str, rule: Any, args: Mapping[str, Any]) -> str:
     return next(units, unit if len(words) > 1 or unit in CURRENCIES else "")
 
 
+register = template.Library()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRow:
+    """One changed argument. `label` has the titles along its path; `is_renamed` if they hide a name.
+
+    `is_whole` if both values are shown as they are: a file, or a text that is stored elsewhere, has no lines.
+    """
+
+    change: ArgumentChange
+    label: str
+    is_renamed: bool
+    unit: str
+    is_whole: bool
+    differences: tuple[Difference, ...]
+
+
+@register.filter
+def change_rows(
+    changes: Iterable[ArgumentChange], approval: ApprovalView | None = None
+) -> list[ChangeRow]:
+    """Return the rows. Without a request, and its schema, arguments have their names."""
+    args = approval.args if approval and isinstance(approval.args, dict) else {}
+    schema = approval.schema if approval else None
+    return [_row(change, args, schema) for change in changes]
+
+
+def _mail(rules: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:
+    """Return the names of the parts of a mail in their order, its text last; none if the schema is of no mail."""
+    present = [name for name in _HEADERS if name in rules and name in args]
+    bodies = [name for name in _BODIES if name in rules and isinstance(args.get(name), str)]
+    if "subject" not in present or not set(present) & _RECIPIENTS or len(bodies) != 1:
+        return []
+    return [*present, *bodies]
+
+
+def _says_markdown(rule: Any) -> bool:
+    return isinstance(rule, dict) and (
+        rule.get("contentMediaType") == "text/markdown" or rule.get("format") == "markdown"
+    )
+
+
 def _is_unit(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= MAX_UNIT
+
+
+def _row(change: ArgumentChange, args: Mapping[str, Any], schema: Any) -> ChangeRow:
+    rules = list[tuple[str, Any]]()
+    for name in change.path.split("."):
+        schema = properties_of(schema).get(name)
+        rules.append((name, schema))
+    labels = [label_of(name, rule) for name, rule in rules]
+    is_whole = any(
+        isinstance(value, BlobRef) or file_of(value) is not None
+        for value in (change.before, change.after)
+    )
+    differences: tuple[Difference, ...] = ()
+    if isinstance(change.before, list) and isinstance(change.after, list):
+        differences = Item(text="", before=change.before, after=change.after).differences
+    elif not is_whole:
+        differences = (Difference(name="", before=change.before, after=change.after),)
+    value = change.after if change.is_given else change.before
+    name, rule = rules[-1]
+    return ChangeRow(
+        change=change,
+        label=" › ".join(labels),
+        is_renamed=any(
+            is_renamed(*pair) for pair in zip((n for n, _ in rules), labels, strict=True)
+        ),
+        unit=unit_of(name, rule, {**args, name: value}),
+        is_whole=is_whole,
+        differences=differences,
+    )

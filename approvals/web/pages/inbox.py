@@ -1,4 +1,4 @@
-"""The inbox: pending requests of this person and of others, one sentence each."""
+"""The inbox: pending requests of this person and of others, a sentence each; and the requests of one's own runs."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +17,10 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals.people import preferences
-from approvals.reads import filters, marks, usual
+from approvals.reads import deciders, filters, history, marks, usual
 from approvals.reads import inbox as lists
 from approvals.reads.approval_views import ApprovalView
+from approvals.reads.filters import DecisionFilter
 from approvals.reads.inbox import View
 from approvals.reads.orders import Grouping, HeadedRows, Order, Sort
 from approvals.reads.pending_ages import WINDOW
@@ -27,11 +28,12 @@ from approvals.rights import principals
 from approvals.rights.principals import Principal, Scope
 from approvals.web import list_position as places
 from approvals.web.list_position import ListPosition, RunListPosition, read_order
+from approvals.web.pages.history import decision_rows
 from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.reads import runs
 from runtime.reads.runs import Page
-from runtime.web.requests import form_text
+from runtime.web.requests import actor_of, form_text
 
 MAX_TYPED = 200  # characters of a refused name that come back
 MAX_KNOWN = 2 * lists.LIMIT
@@ -145,6 +147,123 @@ class Tab:
     def query(self) -> str:
         """The query of its address."""
         return self.position.query or "?"
+
+
+FIRST = "Unusual: look at these first"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowGroup:
+    """Consecutive rows of one path and one requester, whose subtitle is shown once."""
+
+    path: tuple[str, ...]
+    requester: str
+    items: tuple[ApprovalView, ...]
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether there is more than one row."""
+        return len(self.items) > 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """The rows of a page: `items` in the order of the list, `first` those that come before all, of any later page too.
+
+    `is_unchanged` says that an open page has all of them already; then `odd` is empty.
+    """
+
+    items: tuple[ApprovalView, ...]
+    odd: usual.UnusualByApproval
+    first: tuple[ApprovalView, ...] = ()
+    is_unchanged: bool = False
+
+    @property
+    def all(self) -> tuple[ApprovalView, ...]:
+        """The rows, each once."""
+        here = {approval.id for approval in self.items}
+        return (*(approval for approval in self.first if approval.id not in here), *self.items)
+
+    def groups(self, order: Order) -> list[tuple[str, int, list[RowGroup]]]:
+        """Return the title of each group, the number of its rows, and its rows in folds; none if unchanged."""
+        if self.is_unchanged:
+            return []
+        first = {approval.id for approval in self.first}
+        groups = order.groups([approval for approval in self.items if approval.id not in first])
+        if self.first:
+            groups.insert(0, HeadedRows(title=FIRST, items=self.first))
+        rows = list[tuple[str, int, list[RowGroup]]]()
+        for group in groups:
+            runs_of = groupby(group.items, key=lambda approval: (approval.path, approval.requester))
+            folds = [
+                RowGroup(path=path, requester=requester, items=tuple(items))
+                for (path, requester), items in runs_of
+            ]
+            rows.append((group.title, len(group.items), folds))
+        return rows
+
+
+def arrange_rows(
+    principal: Principal | None,
+    items: tuple[ApprovalView, ...],
+    risky: Collection[ApprovalView],
+    known_ids: Collection[UUID],
+    *,
+    leads: bool,
+    is_unchanged: bool,
+) -> Rows:
+    """Find the odd values of a page, and the rows that come first if it `leads` the whole list.
+
+    `risky` are calls at high and medium risk of all pages. `is_unchanged` says that an open page knows the items of
+    this one.
+    """
+    here = {approval.id for approval in items}
+    elsewhere = [approval for approval in risky if approval.id not in here]
+    if is_unchanged:
+        new = [approval for approval in elsewhere if approval.id not in known_ids]
+        if not lists.pick_important(new, usual.of_requests(new, principal)):
+            listed_first = tuple(approval for approval in elsewhere if approval.id in known_ids)
+            return Rows(
+                items=items,
+                odd=usual.of_requests((), principal),
+                first=listed_first,
+                is_unchanged=True,
+            )
+    odd = usual.of_requests((*items, *elsewhere), principal)
+    first = lists.pick_important((*items, *elsewhere), odd) if leads else ()
+    return Rows(items=items, odd=odd, first=first)
+
+
+WAITING = 20  # requests of the page
+WITH_PEOPLE = 5  # of these, with the people who could decide: their rights are verified
+DECIDED, RUNS, NAMES = 20, 10, 3  # NAMES are people that a request names
+
+
+@require_safe
+@login_required
+def mine(request: HttpRequest) -> HttpResponse:
+    """Show what became of this person's requests."""
+    actor = actor_of(request)
+    principal = principals.principal_of(actor)
+    waiting = lists.requested_by(principal, WAITING + 1) if principal else ()
+    decided = history.page(principal, DecisionFilter(by=actor.person), limit=DECIDED)
+    pending = list[tuple[ApprovalView, str]]()  # each with the first people who could decide it
+    for number, item in enumerate(waiting[:WAITING]):
+        people = deciders.outlook_of(item.stored).people if number < WITH_PEOPLE else ()
+        names = ", ".join(people[:NAMES])
+        pending.append((item, f"{names} and others" if len(people) > NAMES else names))
+    context = {
+        "section": "mine",
+        "pending": pending,
+        "more_wait": len(waiting) > WAITING,
+        "most_waiting": WAITING,
+        "with_people": WITH_PEOPLE,
+        "decided": list(decision_rows(decided.items, principal)),
+        "more_decided": decided.next is not None,
+        "runs": runs.runs_page(Q(requester=actor.person), limit=RUNS).items,
+        "person": actor.person,
+    }
+    return render(request, "approvals/mine.html", context)
 
 
 def _views(request: HttpRequest) -> list[Tab]:
@@ -265,88 +384,3 @@ def _query(parameters: Mapping[str, str]) -> str:
     """Return the query of these parameters, without empty ones, ready for further ones."""
     query = urlencode({name: value for name, value in parameters.items() if value})
     return f"{query}&" if query else ""
-
-
-FIRST = "Unusual: look at these first"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowGroup:
-    """Consecutive rows of one path and one requester, whose subtitle is shown once."""
-
-    path: tuple[str, ...]
-    requester: str
-    items: tuple[ApprovalView, ...]
-
-    @property
-    def is_folded(self) -> bool:
-        """Whether there is more than one row."""
-        return len(self.items) > 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """The rows of a page: `items` in the order of the list, `first` those that come before all, of any later page too.
-
-    `is_unchanged` says that an open page has all of them already; then `odd` is empty.
-    """
-
-    items: tuple[ApprovalView, ...]
-    odd: usual.UnusualByApproval
-    first: tuple[ApprovalView, ...] = ()
-    is_unchanged: bool = False
-
-    @property
-    def all(self) -> tuple[ApprovalView, ...]:
-        """The rows, each once."""
-        here = {approval.id for approval in self.items}
-        return (*(approval for approval in self.first if approval.id not in here), *self.items)
-
-    def groups(self, order: Order) -> list[tuple[str, int, list[RowGroup]]]:
-        """Return the title of each group, the number of its rows, and its rows in folds; none if unchanged."""
-        if self.is_unchanged:
-            return []
-        first = {approval.id for approval in self.first}
-        groups = order.groups([approval for approval in self.items if approval.id not in first])
-        if self.first:
-            groups.insert(0, HeadedRows(title=FIRST, items=self.first))
-        rows = list[tuple[str, int, list[RowGroup]]]()
-        for group in groups:
-            runs_of = groupby(group.items, key=lambda approval: (approval.path, approval.requester))
-            folds = [
-                RowGroup(path=path, requester=requester, items=tuple(items))
-                for (path, requester), items in runs_of
-            ]
-            rows.append((group.title, len(group.items), folds))
-        return rows
-
-
-def arrange_rows(
-    principal: Principal | None,
-    items: tuple[ApprovalView, ...],
-    risky: Collection[ApprovalView],
-    known_ids: Collection[UUID],
-    *,
-    leads: bool,
-    is_unchanged: bool,
-) -> Rows:
-    """Find the odd values of a page, and the rows that come first if it `leads` the whole list.
-
-    `risky` are calls at high and medium risk of all pages. `is_unchanged` says that an open page knows the items of
-    this one.
-    """
-    here = {approval.id for approval in items}
-    elsewhere = [approval for approval in risky if approval.id not in here]
-    if is_unchanged:
-        new = [approval for approval in elsewhere if approval.id not in known_ids]
-        if not lists.pick_important(new, usual.of_requests(new, principal)):
-            listed_first = tuple(approval for approval in elsewhere if approval.id in known_ids)
-            return Rows(
-                items=items,
-                odd=usual.of_requests((), principal),
-                first=listed_first,
-                is_unchanged=True,
-            )
-    odd = usual.of_requests((*items, *elsewhere), principal)
-    first = lists.pick_important((*items, *elsewhere), odd) if leads else ()
-    return Rows(items=items, odd=odd, first=first)

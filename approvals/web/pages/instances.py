@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from approvals.decisions import external_requests
 from approvals.people import instances as registry
 from approvals.people import tokens
-from approvals.reads import instance_list
+from approvals.reads import external_instances
 from approvals.rights.principals import Scope
 from approvals.web.pages.account_forms import InstanceForm, ProvisionerTokenForm
 from runtime.errors import InvalidInput
@@ -54,7 +54,7 @@ def add_instance(request: HttpRequest) -> HttpResponse:
 @_provisioners_only
 def end_instance(request: HttpRequest, instance: UUID) -> HttpResponse:
     """Say what ending an instance cancels, and end it by the second step."""
-    row = instance_list.read(instance)
+    row = external_instances.read(instance)
     if row is None:
         raise Http404
     if request.method == "POST":
@@ -92,7 +92,7 @@ def add_provisioner_token(request: HttpRequest) -> HttpResponse:
 @_provisioners_only
 def revoke_provisioner_token(request: HttpRequest, token: str) -> HttpResponse:
     """Revoke a token of any provisioner."""
-    if token not in {row.public_id for row in instance_list.provisioner_tokens()}:
+    if token not in {row.public_id for row in external_instances.provisioner_tokens()}:
         raise Http404
     tokens.revoke(token, actor=request.user.get_username())
     messages.success(request, f"Token {token} is revoked.")
@@ -101,12 +101,12 @@ def revoke_provisioner_token(request: HttpRequest, token: str) -> HttpResponse:
 
 def _page(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse:
     search = request.GET.get("q", "").strip().replace("\x00", "")
-    page, wrong_search = instance_list.InstancePage(items=(), omitted=0), None
+    page, wrong_search = external_instances.InstancePage(items=(), omitted=0), None
     try:
-        page = instance_list.page(search)
+        page = external_instances.page(search)
     except InvalidInput as refusal:
         wrong_search = refusal
-    rows = instance_list.provisioner_tokens()
+    rows = external_instances.provisioner_tokens()
     context = {
         "section": "instances",
         "page": page,

@@ -1,27 +1,50 @@
-"""Logs people in, also by a link with which they choose their password, and redirects them to their first page."""
+"""Logs people in, by password, link or OpenID provider, connects sign-ins to accounts, and opens the first page.
 
+Each function imports allauth when it needs it: most processes have no provider, and cannot load it.
+"""
+
+from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth import login as log_in
+from django.contrib.auth import logout as log_out
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import (
+    require_GET,
+    require_http_methods,
+    require_POST,
+    require_safe,
+)
 
-from approvals.errors import LinkOver
+from approvals import clock
+from approvals.errors import LinkOver, NotSignedIn
+from approvals.notices import channels
 from approvals.people import login as login_throttle
-from approvals.people import password_links, preferences, second_factors
+from approvals.people import password_links, preferences, second_factors, sign_in, slack_links
 from approvals.reads import inbox
 from approvals.rights import principals
 from approvals.rights.principals import Scope
+from approvals.rules.identity_providers import Identity, IdentityProvider
+from approvals.rules.policy import is_fresh
 from approvals.rules.roles import Group
 from approvals.web import time_zone
-from approvals.web.pages.account_forms import NewPasswordForm
-from approvals.web.pages.second_factors import PASSWORD, begin
+from approvals.web.pages.account_forms import ConfirmForm, NewPasswordForm
+from approvals.web.pages.second_factors import (
+    BACKEND,
+    PASSWORD,
+    SIGNED_IN,
+    begin,
+    is_confirmed,
+    own_page,
+    read_ways_to_confirm,
+)
 from runtime.errors import InvalidInput
 from runtime.web.requests import AUTHENTICATED
 
@@ -114,3 +137,146 @@ def choose_password(request: HttpRequest, plain: str) -> HttpResponse:
         )
     messages.success(request, "Your password is saved. Log in with it.")
     return redirect("login")
+
+
+BEGUN_SECONDS = 600  # of the session of a stranger, who may never come back
+_WAITING = "oidc_waiting"  # an identity that its owner may connect
+
+
+@require_GET
+def start(request: HttpRequest, provider: str) -> HttpResponse:
+    """Lead to the provider, and from there back to the page `next`."""
+    company, page = _provider(provider), own_page(request.GET.get("next", ""))
+    if not request.user.is_authenticated:
+        request.session.set_expiry(BEGUN_SECONDS)
+    from approvals.people import oidc
+
+    try:
+        step_up = request.user.is_authenticated and "step_up" in request.GET
+        return oidc.begin(request, company, page, step_up=step_up)
+    except NotSignedIn as refusal:
+        return _refused(request, refusal)
+
+
+@require_GET
+def callback(request: HttpRequest, provider: str) -> HttpResponse:
+    """Log in whom the provider identified. A person who is logged in already may connect the identity."""
+    company = _provider(provider)
+    from approvals.people import oidc
+
+    try:
+        signed_in = oidc.finish(request, company)
+        identity = signed_in.identity
+        if request.user.is_authenticated and signed_in.step_up:
+            sign_in.check_owner(request.user.get_username(), identity)
+            if not is_fresh(signed_in.proof, clock.now()):
+                raise NotSignedIn(
+                    f"{company.label} did not check now that it is you. Use an app or a passkey."
+                )
+            request.session[AUTHENTICATED] = signed_in.proof
+            messages.success(request, "Confirmed. You can decide now.")
+            return redirect(signed_in.page or "account")
+        if request.user.is_authenticated:
+            request.session[_WAITING] = {**asdict(identity), "provider": provider}
+            return redirect("connect_sign_in")
+        with sign_in.signing_in(identity) as person:
+            at = clock.to_wire(clock.now())
+            ours = {"provider": provider, "token": signed_in.token, "at": at}
+            if company.asks_second and second_factors.of_person(person):
+                request.session[SIGNED_IN] = ours
+                page = signed_in.page or settings.LOGIN_REDIRECT_URL
+                return begin(request, person, page, company.giver)
+            log_in(request, person, backend=BACKEND)
+            request.session.set_expiry(None)
+            request.session[AUTHENTICATED] = signed_in.proof
+            request.session[SIGNED_IN] = ours
+            request.session.save()
+    except NotSignedIn as refusal:
+        return _refused(request, refusal)
+    time_zone.remember(request, preferences.time_of(person.get_username()))
+    return redirect(signed_in.page or settings.LOGIN_REDIRECT_URL)
+
+
+@require_http_methods(["GET", "POST"])
+@login_required
+def connect(request: HttpRequest) -> HttpResponse:
+    """Show which identity waits, and connect it once its owner proved who they are."""
+    waiting = request.session.get(_WAITING)
+    if waiting is None or waiting["provider"] not in settings.SIGNOFF_OIDC:
+        return redirect("account")
+    identity = Identity(**{**waiting, "provider": _provider(waiting["provider"])})
+    if page := _ask_proof(request, "accounts/connect.html", identity):
+        return page
+    del request.session[_WAITING]
+    try:
+        sign_in.connect(request.user.get_username(), identity)
+    except NotSignedIn as refusal:
+        messages.error(request, refusal.detail)
+    else:
+        messages.success(request, f"You can sign in with {identity.provider.label} now.")
+    return redirect("account")
+
+
+@require_http_methods(["GET", "POST"])
+@login_required
+def link_slack(request: HttpRequest, token: str) -> HttpResponse:
+    """Show which Slack user a link connects, and connect it once the person proved who they are."""
+    if settings.SIGNOFF_SLACK is None:
+        raise Http404
+    try:
+        identity = slack_links.read_link(token)
+        if page := _ask_proof(request, "accounts/link_slack.html", identity):
+            return page
+        slack_links.connect(request.user.get_username(), token)
+        channels.add_slack(request.user.get_username())
+    except NotSignedIn as refusal:
+        messages.error(request, refusal.detail)
+    else:
+        messages.success(request, "Your Slack user is connected.")
+    return redirect("account")
+
+
+@require_POST
+@login_required
+def disconnect(request: HttpRequest) -> HttpResponse:
+    """End all sign-ins of this person at providers, and the other sessions."""
+    sign_in.disconnect_all(request.user.get_username(), keep=request.session.session_key)
+    messages.success(request, "Disconnected. Your other sessions have ended.")
+    return redirect("account")
+
+
+@require_POST
+def logout(request: HttpRequest) -> HttpResponse:
+    """Log out here, and at the provider if one signed the person in."""
+    ours: dict[str, Any] = request.session.get(SIGNED_IN) or {}
+    log_out(request)
+    if ours.get("provider") in settings.SIGNOFF_OIDC:
+        from approvals.people import oidc
+
+        provider = _provider(ours["provider"])
+        if address := oidc.logout_address(request, provider, ours["token"]):
+            context = {"address": address, "label": provider.label}
+            return render(request, "accounts/logged_out.html", context)
+    return redirect(settings.LOGOUT_REDIRECT_URL)
+
+
+def _ask_proof(request: HttpRequest, template: str, identity: Identity) -> HttpResponse | None:
+    """Return the page that asks for a proof of who the reader is; None if they gave it."""
+    form = ConfirmForm(request.POST if request.method == "POST" else None)
+    if form.is_valid() and is_confirmed(request, form):
+        return None
+    until = login_throttle.refused_until(request)
+    context = {"section": "account", "identity": identity, "form": form, "locked_until": until}
+    status = 429 if until else 422 if form.errors else 200
+    return render(request, template, context | read_ways_to_confirm(request), status=status)
+
+
+def _provider(name: str) -> IdentityProvider:
+    provider: IdentityProvider | None = settings.SIGNOFF_OIDC.get(name)
+    if provider is None:
+        raise Http404
+    return provider
+
+
+def _refused(request: HttpRequest, refusal: NotSignedIn) -> HttpResponse:
+    return render(request, "accounts/not_signed_in.html", {"detail": refusal.detail}, status=403)

@@ -19,7 +19,7 @@ from approvals.requests.argument_changes import ArgumentChange, changes
 from approvals.rights import principals
 from approvals.rules.argument_values import MIN_HISTORY, PastValues
 from approvals.web.components import decision_form, preview
-from approvals.web.request import edit, messages, question
+from approvals.web.request import edit, question, teamwork
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.run.continuation import MAX_DENIALS, MAX_REVISIONS
 from runtime.core.run.events import AgentChange
@@ -88,7 +88,7 @@ def _page(
         # Each proposal of a secret is sealed anew, so it is another action.
         "comes_again": approval.holds or sealing.REDACTED in args,
         "reason": form_text(request.POST, "reason"),
-        **messages.context(approval, shared),
+        **teamwork.inquiries_context(approval, shared),
         "wrong_changes": problem is not None and verdict is Verdict.REQUEST_CHANGES,
         **revisions_context(approval),
         **edit.context(approval, shared["call"], shared["transcript"]),

@@ -1,8 +1,8 @@
-"""Shared by the pages of requests: reads a request and its context, and answers late decisions."""
+"""Shared by the pages of requests: reads a request, its context and teamwork, and answers late decisions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, Final, Literal
 from uuid import UUID
@@ -11,18 +11,19 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 
 from approvals import clock
-from approvals.decisions import checks
+from approvals.decisions import checks, teamwork
+from approvals.decisions.extend import MAX_DAYS
 from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired
 from approvals.people import absences
-from approvals.reads import approval_views, external_claims, votes
+from approvals.reads import approval_views, deciders, external_instances, marks
 from approvals.reads.approval_views import ApprovalView
 from approvals.reads.inbox import Neighbours
 from approvals.rights.principals import Scope
 from approvals.web import list_position as places
-from approvals.web.components import teamwork
 from approvals.web.components.arguments import Argument, arguments, fields
 from approvals.web.components.call_status import aftermath
 from approvals.web.components.decision_form import reading_panel
@@ -45,6 +46,7 @@ from runtime.reads.transcript import (
     reachable_transcript,
 )
 from runtime.reads.version_diff import VersionDifference, differences
+from runtime.web.forms import PageForm, TypedField
 from runtime.web.requests import AUTHENTICATED, form_text
 
 # Errors of a decision that came after another decision, a cancellation or the deadline.
@@ -87,14 +89,14 @@ def page_context(
         "agent_texts": _agent_texts(transcript, approval),
         "section": "inbox",
         "approval": approval,
-        "votes": (panel := votes.panel(approval)),
-        "could_decide": votes.could_decide(approval),
-        "too_few": (able := votes.too_few(approval, panel)),
+        "votes": (panel := deciders.panel(approval)),
+        "could_decide": deciders.could_decide(approval),
+        "too_few": (able := deciders.too_few(approval, panel)),
         "absent": () if able is None else absences.able(approval.id),
-        **teamwork.context(request, approval),
+        **teamwork_context(request, approval),
         "status": status,
         "agent": _agent(approval),
-        "outside": (outside := external_claims.claim_of(approval)),
+        "outside": (outside := external_instances.claim_of(approval)),
         "arguments": arguments(approval.args, approval.schema)
         if outside is None
         else arguments(approval.args["arguments"], None),
@@ -125,29 +127,6 @@ def page_context(
     }
 
 
-def _step_up(request: HttpRequest, approval: approval_views.ApprovalView) -> dict[str, Any]:
-    """Build the context of the form that asks a person who may decide for a fresh second factor."""
-    demands, proof = approval.demands, request.session.get(AUTHENTICATED)
-    if demands is None or not demands.step_up:
-        return {}
-    if not approval.is_pending or approval.denial is not None:
-        return {}
-    if demands.accept(proof, clock.now()):
-        return {}
-    return {"step_up": True, **read_ways_to_confirm(request)}
-
-
-def _undo_until(approval: approval_views.ApprovalView) -> datetime | None:
-    """Return until when this reader can undo the decision; None if it is not theirs or has taken effect."""
-    if (
-        approval.reader is None
-        or approval.decided_by != approval.reader.person
-        or approval.effective_at is None
-    ):
-        return None
-    return approval.effective_at if approval.effective_at > clock.now() else None
-
-
 def answer(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
     """Render the page; for a page that is already open, only the part that changes.
 
@@ -161,11 +140,6 @@ def answer(request: HttpRequest, template: str, context: dict[str, Any]) -> Http
         page.write(render_to_string("components/toasts.html", request=request))
     patch_vary_headers(page, ["HX-Request"])
     return page
-
-
-def _is_open(request: HttpRequest) -> bool:
-    """Tell whether the browser shows the page already, or shows the request beside the list."""
-    return request.method == "GET" and "HX-Request" in request.headers
 
 
 def already_closed(
@@ -192,46 +166,6 @@ def already_closed(
 def to_page(request: HttpRequest, approval: UUID) -> HttpResponse:
     """Redirect to the page of a request, in the same place of the inbox."""
     return redirect(f"{reverse('approval', args=[approval])}{places.read_position(request).query}")
-
-
-def _run_input(transcript: Transcript) -> list[Argument]:
-    """Return the fields of the run's input; none if it could not be read."""
-    root = transcript.roots[0] if transcript.roots else None
-    values = (message.value for message in root.messages if message.kind == "input") if root else ()
-    return next((fields(value) for value in values), [])
-
-
-def _done_call(step: CallInContext) -> DoneCall:
-    call = step.call
-    has_result = call.state is CallState.RETURNED and call.result is not None
-    return DoneCall(
-        call=call, args=fields(call.args), result=fields(call.result) if has_result else []
-    )
-
-
-def _agent(approval: approval_views.ApprovalView) -> str:
-    """Name the agent that made the call or is blocked."""
-    agents = approval.path[:-1] if approval.call else approval.path
-    return agents[-1] if agents else "The agent"
-
-
-def _agent_texts(transcript: Transcript, approval: approval_views.ApprovalView) -> list[Any]:
-    """Return the agent's text in the model reply with this call, unless it is sealed."""
-    if not approval.call or approval.tampered:
-        return []
-    turn = turn_of(approval.call)
-    frame = next((frame for frame in transcript.frames() if frame.id == approval.frame), None)
-    messages = frame.messages if frame else ()
-    texts = [
-        message.value for message in messages if message.kind == "text" and message.turn == turn
-    ]
-    return [text for text in texts if str(text).strip('"') != REDACTED]
-
-
-def _status(approval: approval_views.ApprovalView) -> str:
-    """Return the status; `expired` from the deadline on, even if the expiry is not stored yet."""
-    is_late = approval.expires_at is not None and approval.expires_at <= clock.now()
-    return "expired" if approval.is_pending and is_late else approval.stored.status
 
 
 State = Literal["done", "failed", "now", "later"]
@@ -288,18 +222,6 @@ def strip(around: CallContext, call: CallRecord | None, agent: str) -> Strip:
     return Strip(steps=tuple(steps[first:end]), earlier=first, later=len(steps[end:]))
 
 
-def _calls_on_path(calls: Iterable[CallInContext], around: CallContext) -> Iterable[CallRecord]:
-    """Return the calls of the agents on the path: other agents have steps of their own."""
-    frames = {plan.frame.id for plan in around.plans}
-    return (step.call for step in calls if step.call.frame in frames)
-
-
-def _in_rows(steps: Iterable[tuple[State, str]]) -> Iterable[StripStep]:
-    """Make one step of alike ones in a row."""
-    for (state, tool), row in groupby(steps):
-        yield StripStep(state=state, tool=tool, number=len(list(row)))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
     """A newer version of an agent. `asks` says that its run stops at a version gate before it continues."""
@@ -334,3 +256,110 @@ def updates(approval: ApprovalView, transcript: Transcript) -> tuple[Update, ...
         )
         for change in wiring.catalogue().updates(used)
     )
+
+
+class ExtensionForm(PageForm):
+    """A new deadline in the reader's time zone, by default a day after the present one, and why it moves."""
+
+    until = TypedField("New deadline", "datetime-local", required=True)
+    reason = TypedField("Reason", "long", maximum=MAX_REASON, rows=2, required=True)
+
+    def __init__(self, approval: approval_views.ApprovalView, data: Any = None) -> None:
+        later = timezone.localtime(approval.expires_at) + timedelta(days=1)
+        super().__init__(data, initial={"until": f"{later:%Y-%m-%dT%H:%M}"}, ids="extend-")
+        latest = timezone.localtime() + timedelta(days=MAX_DAYS)
+        self.fields["until"].help_text = (
+            f"Later than the present one, and at most {MAX_DAYS} days from now: until"
+            f" {latest:%Y-%m-%d %H:%M %Z}."
+        )
+
+
+def teamwork_context(request: HttpRequest, approval: approval_views.ApprovalView) -> dict[str, Any]:
+    """Read who else is concerned with the request, for its page."""
+    reader = request.user.get_username()
+    return {
+        "teamwork": marks.of(approval.id, reader),
+        "reader": reader,
+        "max_comment": teamwork.MAX_COMMENT,
+        "extension": ExtensionForm(approval) if approval.may_extend else None,
+    }
+
+
+def _step_up(request: HttpRequest, approval: approval_views.ApprovalView) -> dict[str, Any]:
+    """Build the context of the form that asks a person who may decide for a fresh second factor."""
+    demands, proof = approval.demands, request.session.get(AUTHENTICATED)
+    if demands is None or not demands.step_up:
+        return {}
+    if not approval.is_pending or approval.denial is not None:
+        return {}
+    if demands.accept(proof, clock.now()):
+        return {}
+    return {"step_up": True, **read_ways_to_confirm(request)}
+
+
+def _undo_until(approval: approval_views.ApprovalView) -> datetime | None:
+    """Return until when this reader can undo the decision; None if it is not theirs or has taken effect."""
+    if (
+        approval.reader is None
+        or approval.decided_by != approval.reader.person
+        or approval.effective_at is None
+    ):
+        return None
+    return approval.effective_at if approval.effective_at > clock.now() else None
+
+
+def _is_open(request: HttpRequest) -> bool:
+    """Tell whether the browser shows the page already, or shows the request beside the list."""
+    return request.method == "GET" and "HX-Request" in request.headers
+
+
+def _run_input(transcript: Transcript) -> list[Argument]:
+    """Return the fields of the run's input; none if it could not be read."""
+    root = transcript.roots[0] if transcript.roots else None
+    values = (message.value for message in root.messages if message.kind == "input") if root else ()
+    return next((fields(value) for value in values), [])
+
+
+def _done_call(step: CallInContext) -> DoneCall:
+    call = step.call
+    has_result = call.state is CallState.RETURNED and call.result is not None
+    return DoneCall(
+        call=call, args=fields(call.args), result=fields(call.result) if has_result else []
+    )
+
+
+def _agent(approval: approval_views.ApprovalView) -> str:
+    """Name the agent that made the call or is blocked."""
+    agents = approval.path[:-1] if approval.call else approval.path
+    return agents[-1] if agents else "The agent"
+
+
+def _agent_texts(transcript: Transcript, approval: approval_views.ApprovalView) -> list[Any]:
+    """Return the agent's text in the model reply with this call, unless it is sealed."""
+    if not approval.call or approval.tampered:
+        return []
+    turn = turn_of(approval.call)
+    frame = next((frame for frame in transcript.frames() if frame.id == approval.frame), None)
+    messages = frame.messages if frame else ()
+    texts = [
+        message.value for message in messages if message.kind == "text" and message.turn == turn
+    ]
+    return [text for text in texts if str(text).strip('"') != REDACTED]
+
+
+def _status(approval: approval_views.ApprovalView) -> str:
+    """Return the status; `expired` from the deadline on, even if the expiry is not stored yet."""
+    is_late = approval.expires_at is not None and approval.expires_at <= clock.now()
+    return "expired" if approval.is_pending and is_late else approval.stored.status
+
+
+def _calls_on_path(calls: Iterable[CallInContext], around: CallContext) -> Iterable[CallRecord]:
+    """Return the calls of the agents on the path: other agents have steps of their own."""
+    frames = {plan.frame.id for plan in around.plans}
+    return (step.call for step in calls if step.call.frame in frames)
+
+
+def _in_rows(steps: Iterable[tuple[State, str]]) -> Iterable[StripStep]:
+    """Make one step of alike ones in a row."""
+    for (state, tool), row in groupby(steps):
+        yield StripStep(state=state, tool=tool, number=len(list(row)))
