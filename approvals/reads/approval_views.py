@@ -14,7 +14,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from approvals.errors import NotFound, TamperedWith
-from approvals.models import IN_DOUBT, OF_CALL, Approval, approval_rows
+from approvals.models import Approval, approval_rows
 from approvals.requests import confirmation, snapshot, verification
 from approvals.rights import approvals as request_rules
 from approvals.rights import principals
@@ -26,8 +26,7 @@ from runtime.core.documents import external_call
 from runtime.core.run.continuation import merge_people
 from runtime.core.run.events import GateExtended
 from runtime.core.values.enums import GateKind
-from runtime.core.values.ids import turn_of
-from runtime.core.values.verdicts import BEFORE_CALL, VERDICTS, VERDICTS_AT, VerdictRule, words_at
+from runtime.core.values.verdicts import VERDICTS, VERDICTS_AT, VerdictRule, words_at
 from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
@@ -380,72 +379,6 @@ def several(ids: Collection[UUID], *, actor: Actor) -> tuple[ApprovalView, ...]:
     return tuple(by_id[approval_id] for approval_id in ids if approval_id in by_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherApprovals:
-    """Other requests of a run that the page of one needs: those of its `turn`, in the order of the turn.
-
-    `denied` has frame, call and gate of each denial of the tool in this run, also of this one, and if it is not in
-    effect yet. Requests for changes are left out.
-    """
-
-    turn: tuple[ApprovalView, ...]
-    denied: tuple[tuple[str, str, UUID], ...]
-
-
-def read_others(approval: ApprovalView) -> OtherApprovals:
-    """Return the other approvals of the run that matter to this one; of its turn those that its reader may read."""
-    first = None  # of the ids of the turn's calls
-    if not approval.tampered:  # else the call may be malformed
-        first = f"c{turn_of(approval.call)}."
-    condition = Q(tool=approval.tool, status=Approval.Status.DENIED)
-    if first is not None:
-        condition |= Q(frame=approval.frame, call__startswith=first)
-    selected = Approval.objects.filter(condition, run=approval.run, kind__in=BEFORE_CALL)
-    rows = list(selected.order_by("created_at", "id"))
-    return OtherApprovals(
-        turn=tuple(
-            to_view(row, approval.reader)
-            for row in rows
-            if (first is not None and row.frame == approval.frame and row.call.startswith(first))
-            and (row.id != approval.id and request_rules.reads(approval.reader, row))
-        ),
-        denied=tuple(
-            (row.frame, row.call, row.gate)
-            for row in rows
-            if (row.tool, row.status) == (approval.tool, Approval.Status.DENIED)
-            and (words := ApprovalView(stored=row, reader=None).words)
-            and words.is_remembered
-            and not words.asks_again
-        ),
-    )
-
-
-def open_in_doubt(approval: ApprovalView) -> UUID | None:
-    """Return the pending request that asks for the outcome of the same call."""
-    rows = Approval.objects.filter(
-        IN_DOUBT,
-        run=approval.run,
-        frame=approval.frame,
-        call=approval.call,
-        status=Approval.Status.PENDING,
-    )
-    return rows.values_list("id", flat=True).first()
-
-
-def asked_again(approval: ApprovalView, principal: Principal | None) -> ApprovalView | None:
-    """Return the request that asked about the same call again after this one, None if this reader may read none."""
-    rows = Approval.objects.filter(
-        request_rules.readable_requests(principal),
-        OF_CALL,
-        run=approval.run,
-        frame=approval.frame,
-        call=approval.call,
-        created_at__gt=approval.created_at,
-    )
-    row = rows.order_by("created_at").first()
-    return None if row is None else to_view(row, principal)
-
-
 def readable(approval_id: UUID, principal: Principal | None) -> Approval:
     """Return the row if this principal may read it. Raises NotFound."""
     approval = Approval.objects.filter(
@@ -459,24 +392,6 @@ def readable(approval_id: UUID, principal: Principal | None) -> Approval:
 def to_view(approval: Approval, reader: Principal | None) -> ApprovalView:
     """Verify a row, and return it as this reader sees it."""
     return ApprovalView(stored=approval, reader=reader, tampered=verification.fault(approval))
-
-
-def read_previous_revision(approval: ApprovalView) -> ApprovalView | None:
-    """Return the approval that this one revises; None if it revises none, or one that its reader may not read."""
-    return None if approval.revises is None else _find_revision(approval, gate=approval.revises)
-
-
-def read_next_revision(approval: ApprovalView) -> ApprovalView | None:
-    """Return the approval that revises this one; None if there is none yet, or its reader may not read it."""
-    if not approval.changes_requested:
-        return None
-    return _find_revision(approval, revises=approval.gate)
-
-
-def _find_revision(approval: ApprovalView, **key: object) -> ApprovalView | None:
-    readable = request_rules.readable_requests(approval.reader)
-    revision = Approval.objects.filter(readable, run=approval.run, **key).first()
-    return None if revision is None else to_view(revision, approval.reader)
 
 
 CursorValues = tuple[datetime | None, datetime, UUID]

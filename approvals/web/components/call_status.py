@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from approvals import clock
-from approvals.reads import approval_views, history
+from approvals.reads import approval_views, history, related_requests
 from approvals.rights.principals import Principal
 from runtime.control import kill_switches
 from runtime.core.values.enums import NOT_STARTED, CallState, GateKind
@@ -73,7 +73,7 @@ def aftermath(
     if status == "approved" and any(span.gate_kind is GateKind.APPROVAL for span in since):
         return _asked_again(approval, since, principal)
     lost = call.state is CallState.UNKNOWN
-    open_request = approval_views.open_in_doubt(approval) if lost else None
+    open_request = related_requests.open_in_doubt(approval) if lost else None
     return Aftermath(
         css_class=_CSS_CLASSES.get(call.state, "ok")
         if status in ("approved", "answered")
@@ -95,7 +95,7 @@ def _asked_again(
     approval: approval_views.ApprovalView, since: list[Span], principal: Principal | None
 ) -> Aftermath:
     """Describe a call that people were asked about once more, instead of starting it."""
-    again = approval_views.asked_again(approval, principal)
+    again = related_requests.asked_again(approval, principal)
     preview = again.preview if again is not None else None
     changed = isinstance(preview, dict) and "before" in preview
     reason = "the consequences changed" if changed else "something changed since the approval"

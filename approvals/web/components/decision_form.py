@@ -15,7 +15,8 @@ from typing import Any, Final
 from django.http import HttpRequest
 
 from approvals.reads import review_times
-from approvals.reads.approval_views import ApprovalView, OtherApprovals
+from approvals.reads.approval_views import ApprovalView
+from approvals.reads.related_requests import OtherApprovals
 from approvals.requests import snapshot
 from runtime.core.run.continuation import MAX_DENIALS
 from runtime.core.values.enums import CallState

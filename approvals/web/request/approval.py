@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from approvals import clock
 from approvals.decisions import checks
 from approvals.errors import DigestMismatch
-from approvals.reads import approval_views, usual
+from approvals.reads import approval_views, related_requests, usual
 from approvals.reads.approval_views import ApprovalView
 from approvals.reads.similar import compare, similar
 from approvals.requests.argument_changes import ArgumentChange, changes
@@ -62,7 +62,7 @@ def _page(
 ) -> HttpResponse:
     is_first_step = decision_form.is_opened_by(request, problem)
     shared = page_context(request, approval, None if is_first_step else problem)
-    other_approvals = approval_views.read_others(approval)
+    other_approvals = related_requests.read_others(approval)
     denied = decision_form.read_denied_turns(approval, other_approvals, shared["transcript"])
     args = approval.args.values() if isinstance(approval.args, dict) else [approval.args]
     same_turn = other_approvals.turn
@@ -175,7 +175,7 @@ _PAGES: Mapping[str, Callable[..., HttpResponse]] = {
 
 def revisions_context(approval: ApprovalView) -> dict[str, Any]:
     """Build the context: the revisions before and after this one."""
-    earlier = approval_views.read_previous_revision(approval)
+    earlier = related_requests.read_previous_revision(approval)
     revised = list[ArgumentChange]()
     if (
         earlier is not None
@@ -187,6 +187,6 @@ def revisions_context(approval: ApprovalView) -> dict[str, Any]:
     return {
         "earlier": earlier,
         "revised": revised,
-        "later": approval_views.read_next_revision(approval),
+        "later": related_requests.read_next_revision(approval),
         "is_last_revision": approval.revision >= MAX_REVISIONS,
     }

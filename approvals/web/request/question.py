@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 
 from approvals.decisions import decide
 from approvals.errors import DigestMismatch
-from approvals.reads import approval_views
+from approvals.reads import approval_views, related_requests
 from approvals.web.components import decision_form
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.values import json_schema
@@ -34,7 +34,7 @@ def page(
     """Show the page; `problem` is the error of the form just sent."""
     shared = page_context(request, approval, problem)
     denied = decision_form.read_denied_turns(
-        approval, approval_views.read_others(approval), shared["transcript"]
+        approval, related_requests.read_others(approval), shared["transcript"]
     )
     ends_run = decision_form.ends_run(approval, denied, shared)
     schema = approval.result_schema
