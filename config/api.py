@@ -23,12 +23,9 @@ from agents.web import api as agents_api
 from approvals.people import tokens
 from approvals.rights import access, principals
 from approvals.web.api import (
-    absences,
     allowances,
     edit_previews,
-    inquiries,
     instances,
-    prompt_trials,
     prompts,
     requests,
     subscriptions,
@@ -172,7 +169,7 @@ api.add_decorator(strict)
 for module in (
     *(runs, history, schedules, triggers),
     *(requests, edit_previews, teamwork, allowances, instances, subscriptions, version_changes),
-    *(prompts, prompt_trials, inquiries, absences, agents_api),
+    *(prompts, agents_api),
 ):
     api.add_router("", module.router)
 

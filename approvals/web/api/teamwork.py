@@ -1,19 +1,29 @@
-"""Serves claims, hand-overs and comments of requests in the API."""
+"""Serves what people do besides deciding in the API: claims, hand-overs, comments, inquiries, messages and absences.
+
+The addresses and fields of inquiries keep the older word.
+"""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from ninja import Router, Schema
+from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
 from approvals.decisions import teamwork
+from approvals.people import absences
 from approvals.reads import approval_views, marks
 from approvals.reads.marks import Remark
+from approvals.rights import principals
 from approvals.rights.access import AccessService
 from approvals.rights.principals import Scope
+from approvals.signed import audit
+from approvals.web import time_zone as zones
 from approvals.web.api.ids import id_of
-from runtime.core.values.limits import MAX_PERSON
+from runtime.core.values.limits import MAX_INQUIRY, MAX_MESSAGE, MAX_PERSON
+from runtime.errors import ObjectStoreDown
+from runtime.reads.inquiries import list_for_gate, unreceived
+from runtime.reads.transcript import read_transcript
 from runtime.web.requests import Authenticated, Body
 from runtime.web.schemas import fields_of
 
@@ -22,6 +32,10 @@ router = Router(tags=["approvals"])
 Name = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_PERSON})]
 Note = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": teamwork.MAX_NOTE})]
 Text = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": teamwork.MAX_COMMENT})]
+Inquiry = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_INQUIRY})]
+Message = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_MESSAGE})]
+Day = Annotated[Any, WithJsonSchema({"type": "string", "format": "date"})]
+PlainText = Annotated[Any, WithJsonSchema({"type": "string"})]
 
 
 @fields_of(Remark)
@@ -93,6 +107,116 @@ def comment_on_approval(request: Authenticated, approval: str, body: CommentIn) 
     return _of(id_of(approval), request)
 
 
+class QuestionOut(Schema):
+    """An inquiry about the call of a request.
+
+    `answer` is text that the agent's model wrote, `error` says why there is none. `ended` means that the request was
+    decided or closed first. `asked_at` is null until a worker has received the inquiry.
+    """
+
+    id: UUID
+    person: str
+    question: str
+    state: Literal["waiting", "answered", "failed", "ended"]
+    asked_at: datetime | None
+    answer: str | None
+    error: str | None
+
+
+class QuestionIn(Body):
+    """An inquiry to the agent."""
+
+    question: Inquiry = None
+
+
+class ReviewerMessageOut(Schema):
+    """A message that was sent to a run, and its author."""
+
+    run: UUID
+    by: str
+
+
+class ReviewerMessageIn(Body):
+    """A message of a reviewer to the run's first agent."""
+
+    text: Message = None
+
+
+@router.get("/approvals/{approval}/questions", response=list[QuestionOut])
+def list_questions(request: Authenticated, approval: str) -> list[QuestionOut]:
+    """List the inquiries about the call of a request."""
+    AccessService().require(request.auth, Scope.APPROVALS_READ)
+    return _inquiries(approval_views.approval(id_of(approval), actor=request.auth))
+
+
+@router.post("/approvals/{approval}/questions", response=list[QuestionOut])
+def ask_agent(request: Authenticated, approval: str, body: QuestionIn) -> list[QuestionOut]:
+    """Ask the agent about the call of a pending request, which stays open.
+
+    The agent's model answers outside of its conversation and without tools. Read the answer with the list of inquiries.
+    """
+    return _inquiries(
+        teamwork.inquire(approval_id=id_of(approval), question=body.question, actor=request.auth)
+    )
+
+
+@router.post("/approvals/{approval}/messages", response={202: ReviewerMessageOut})
+def write_as_reviewer(
+    request: Authenticated, approval: str, body: ReviewerMessageIn
+) -> Status[ReviewerMessageOut]:
+    """Write to the run of a pending request, if the policy's rule lets you.
+
+    The run's first agent gets the message with its next model call. You may still decide the requests of this rule that
+    are open now, and none that opens in this run afterwards.
+    """
+    written = teamwork.send_message(approval_id=id_of(approval), text=body.text, actor=request.auth)
+    return Status(202, ReviewerMessageOut(run=written.run, by=request.auth.person))
+
+
+@fields_of(absences.Away, "person deputy starts ends has_begun")
+class AwayOut(Schema):
+    """An absence that is not over: `deputy` decides in the place of `person` from `starts` until `ends`."""
+
+
+class AwayIn(Body):
+    """Your first and last day away in `zone`, at most 60, and your deputy, who must be able to decide already."""
+
+    deputy: PlainText = None
+    starts: Day = None
+    ends: Day = None
+    zone: PlainText = "UTC"
+
+
+@router.get("/absences", response=list[AwayOut])
+def list_absences(request: Authenticated) -> list[absences.Away]:
+    """List your absences and those of people whose deputy you are; admins get all."""
+    AccessService().require(request.auth, Scope.APPROVALS_READ)
+    principal = principals.principal_of(request.auth)
+    if principal is not None and principal.has(Scope.ADMIN):
+        return list(absences.all_away())
+    absence, standing_in = absences.concerning(request.auth.person)
+    return [away for away in (absence, *standing_in) if away is not None]
+
+
+@router.post("/absences", response=AwayOut)
+def announce_absence(request: Authenticated, body: AwayIn) -> absences.Away:
+    """Name your deputy for some days. This replaces your earlier absence."""
+    of = zones.find_zone(str(body.zone), "zone")
+    return absences.announce(
+        deputy=body.deputy,
+        starts=zones.parse_day(body.starts, "starts", of),
+        ends=zones.parse_day(body.ends, "ends", of, after=1),
+        actor=request.auth,
+    )
+
+
+@router.post("/absences/{person}/end", response=list[AwayOut])
+def end_absence(request: Authenticated, person: str) -> list[absences.Away]:
+    """End an absence that you may list."""
+    absences.end(person, actor=request.auth)
+    return list_absences(request)
+
+
 def _of(approval: UUID, request: Authenticated) -> CompanyOut:
     teamwork_view = marks.of(approval, request.auth.person)
     mark = teamwork_view.mark
@@ -105,3 +229,26 @@ def _of(approval: UUID, request: Authenticated) -> CompanyOut:
         note=mark.note,
         comments=[CommentOut.from_orm(remark) for remark in teamwork_view.comments],
     )
+
+
+def _inquiries(approval: approval_views.ApprovalView) -> list[QuestionOut]:
+    try:
+        transcript = read_transcript(approval.run)
+    except ObjectStoreDown:
+        if audit.number(approval.run, f"request {approval.id}", act=teamwork.ASKED):
+            raise  # the archive has the inquiries
+        return []
+    sent = unreceived(approval.run)
+    waiting: Literal["waiting", "ended"] = "waiting" if approval.status == "pending" else "ended"
+    return [
+        QuestionOut(
+            id=inquiry.id,
+            person=inquiry.by,
+            question=inquiry.text,
+            state=waiting if inquiry.waits else "failed" if inquiry.error else "answered",
+            asked_at=inquiry.at,
+            answer=inquiry.answer or None,
+            error=inquiry.error or None,
+        )
+        for inquiry in list_for_gate(transcript, sent, approval.gate, unsealed=approval.sees_held)
+    ]
