@@ -325,7 +325,10 @@ def _read(
     while True:
         with pool.in_transaction() as connection:
             rows = connection.execute(_PEOPLE, parameters).fetchall()
-        people = [_principal(*row) for row in rows]
+        people = [
+            principals.from_rights(Actor(person=name), credentials, at)
+            for name, at, credentials in rows
+        ]
         yield tuple(principal for principal in people if principal is not None)
         if len(rows) < limit:
             return
@@ -356,10 +359,6 @@ def _stand_ins(
         for absent in approvals.stand_in(principal, approval, at=at)
         if absent.person not in {*votes, *approval.voted_for}
     ]
-
-
-def _principal(username: str, at: datetime, credentials: str | None) -> Principal | None:
-    return principals.from_rights(Actor(person=username), credentials, at)
 
 
 def _turn(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -56,7 +57,10 @@ def page(search: str = "") -> InstancePage:
     """
     condition = Q()
     for _, word in terms(search, ("",)):
-        condition &= Q(name__icontains=word) | Q(owner__username__icontains=word) | _is_id(word)
+        matching = Q(name__icontains=word) | Q(owner__username__icontains=word)
+        with suppress(ValueError):
+            matching |= Q(pk=UUID(word))
+        condition &= matching
     matches = Instance.objects.filter(condition)
     ordered = matches.order_by(F("deleted_at").desc(nulls_first=True), "-created_at", "id")
     rows = list(ordered.select_related("owner")[:MAX_INSTANCES])
@@ -131,13 +135,6 @@ def claim_of(approval: ApprovalView) -> ExternalClaim | None:
         valid_until=valid_until,
         **{name: getattr(use, name, None) for name in _OF_USE},
     )
-
-
-def _is_id(word: str) -> Q:
-    try:
-        return Q(pk=UUID(word))
-    except ValueError:
-        return Q()
 
 
 def _open_requests(rows: Iterable[Instance]) -> dict[str, int]:

@@ -96,12 +96,23 @@ def of(approval_id: UUID, person: str) -> Teamwork:
     if row is None:  # the request was removed
         return Teamwork(mark=Mark(), viewers=(), comments=())
     *mark, viewers, comments_json = row
+    comments = list[Remark]()
+    for comment_id, author, text, at, signature, key_id in json.loads(comments_json or "[]"):
+        comment = Comment(
+            id=UUID(comment_id),
+            approval_id=approval_id,
+            person=author,
+            text=text,
+            at=datetime.fromisoformat(at),
+            signature=signature,
+            key_id=key_id,
+        )
+        is_signed = rows.is_valid(comment)
+        comments.append(Remark(person=author, text=text, at=comment.at, is_signed=is_signed))
     return Teamwork(
         mark=_mark(*mark),
         viewers=tuple(viewers),
-        comments=tuple(
-            _remark(approval_id, *fields) for fields in json.loads(comments_json or "[]")
-        ),
+        comments=tuple(comments),
     )
 
 
@@ -139,18 +150,3 @@ def _mark(
         note=note,
         comments=count,
     )
-
-
-def _remark(
-    approval_id: UUID, id: str, person: str, text: str, at: str, signature: str, key_id: str
-) -> Remark:
-    comment = Comment(
-        id=UUID(id),
-        approval_id=approval_id,
-        person=person,
-        text=text,
-        at=datetime.fromisoformat(at),
-        signature=signature,
-        key_id=key_id,
-    )
-    return Remark(person=person, text=text, at=comment.at, is_signed=rows.is_valid(comment))

@@ -177,6 +177,20 @@ def count() -> None:
     past = DailyDecisions.objects.filter(day__lte=clock.now().date())
     newest = past.order_by("-day").values_list("day", flat=True).first()
     since = run_figures.recount_from(newest)
+    by_person = Q(status__in=PEOPLES, allowance__isnull=True)
+    took: Any = ExpressionWrapper(
+        Extract(F("decided_at") - F("created_at"), "epoch"), output_field=FloatField()
+    )
+    rows: Any = (
+        Approval.objects.filter(decided_at__gte=since)
+        .order_by()
+        .values(day=TruncDate("decided_at", tzinfo=UTC))
+        .annotate(
+            median=Percentile(took, share="0.5", filter=by_person),
+            p90=Percentile(took, share="0.9", filter=by_person),
+            **{f"is_{verdict}": Count("pk", filter=is_verdict(verdict)) for verdict in VERDICTS},
+        )
+    )
     days = [
         DailyDecisions(
             day=row["day"],
@@ -184,7 +198,7 @@ def count() -> None:
             median=row["median"],
             p90=row["p90"],
         )
-        for row in _counted(since)
+        for row in rows
     ]
     undone = DailyDecisions.objects.filter(day__gte=since.date())
     undone.exclude(day__in=[row.day for row in days]).update(verdicts={}, median=None, p90=None)
@@ -207,23 +221,6 @@ def read_days(since: date, until: date) -> tuple[DecisionDay, ...]:
             p90=_seconds(row.p90),
         )
         for row in rows
-    )
-
-
-def _counted(since: datetime) -> Any:
-    by_person = Q(status__in=PEOPLES, allowance__isnull=True)
-    took: Any = ExpressionWrapper(
-        Extract(F("decided_at") - F("created_at"), "epoch"), output_field=FloatField()
-    )
-    return (
-        Approval.objects.filter(decided_at__gte=since)
-        .order_by()
-        .values(day=TruncDate("decided_at", tzinfo=UTC))
-        .annotate(
-            median=Percentile(took, share="0.5", filter=by_person),
-            p90=Percentile(took, share="0.9", filter=by_person),
-            **{f"is_{verdict}": Count("pk", filter=is_verdict(verdict)) for verdict in VERDICTS},
-        )
     )
 
 

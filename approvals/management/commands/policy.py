@@ -65,7 +65,13 @@ class Command(command.Command):
                 policies.withdraw(options["number"], actor=None)
                 self.stdout.write(f"Version {number} is withdrawn.")
             case "export":
-                self.stdout.write(_text(number), ending="")
+                versions = policies.read_versions()
+                chosen = policies.version_in_force(versions, clock.now())
+                if number is not None:
+                    chosen = next((row for row in versions if row.number == number), None)
+                    if chosen is None:
+                        raise CommandError(f"there is no version {number}")
+                self.stdout.write(chosen.text if chosen else texts.DEFAULT, ending="")
             case "list":
                 self._list()
 
@@ -87,14 +93,3 @@ class Command(command.Command):
                 f"{version.number}\t{state}\tby {version.author or 'the command line'}"
                 f"\t{version.proposed_at:%Y-%m-%d %H:%M} UTC"
             )
-
-
-def _text(number: int | None) -> str:
-    versions = policies.read_versions()
-    if number is None:
-        now = policies.version_in_force(versions, clock.now())
-        return now.text if now else texts.DEFAULT
-    for version in versions:
-        if version.number == number:
-            return version.text
-    raise CommandError(f"there is no version {number}")

@@ -47,7 +47,19 @@ class Command(command.Command):
         act, name, number = options["act"], options.get("name", ""), options.get("number")
         match act:
             case "list":
-                self._list()
+                for view in prompt_list.prompts():
+                    in_use = (
+                        f"version {view.production}" if view.production else "the text in the code"
+                    )
+                    state = view.broken or f"{in_use} in production"
+                    self.stdout.write(
+                        f"{view.name}\t{state}\tused by {', '.join(view.agents) or 'no agent'}"
+                    )
+                    for version in (version for version in view.texts if version.number):
+                        at = f"{version.at:%Y-%m-%d %H:%M} UTC"
+                        author = version.author or "the command line"
+                        labels = ", ".join(version.labels)
+                        self.stdout.write(f"  {version.number}\t{at}\tby {author}\t{labels}")
             case "export":
                 view = prompt_list.prompt(name)
                 prompt = view.text(view.production if number is None else number)
@@ -68,15 +80,3 @@ class Command(command.Command):
                 getattr(prompts, act)(name, number, actor=None)
         if act in NUMBERED:
             self.stdout.write(f"{prompts.title(number or 0)} {NUMBERED[act]}.")
-
-    def _list(self) -> None:
-        for view in prompt_list.prompts():
-            production = f"version {view.production}" if view.production else "the text in the code"
-            state = view.broken or f"{production} in production"
-            self.stdout.write(
-                f"{view.name}\t{state}\tused by {', '.join(view.agents) or 'no agent'}"
-            )
-            for text in (text for text in view.texts if text.number):
-                at = f"{text.at:%Y-%m-%d %H:%M} UTC"
-                who = text.author or "the command line"
-                self.stdout.write(f"  {text.number}\t{at}\tby {who}\t{', '.join(text.labels)}")

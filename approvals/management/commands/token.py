@@ -53,17 +53,18 @@ class Command(command.Command):
                 token = tokens.revoke(options["public_id"].removeprefix("sgn_"), actor=None)
                 self.stdout.write(f"Token {token.public_id} of {token.owner.username} is revoked.")
             case "list":
-                self._list(options["name"])
-
-    def _list(self, name: str | None) -> None:
-        people = account_list.all_people() if name is None else [account_list.person(name)]
-        for person in people:
-            if person is None:
-                raise UnknownPerson(name or "")
-            for token in person.tokens:
-                state = "revoked" if token.revoked_at else "valid" if token.is_valid else "expired"
-                used = f"{token.last_used_at:%Y-%m-%d %H:%M} UTC" if token.last_used_at else "never"
-                self.stdout.write(
-                    f"{token.public_id}\t{person.username}\t{state}"
-                    f"\tlast used: {used}\t{' '.join(token.scopes)}"
-                )
+                name = options["name"]
+                people = account_list.all_people() if name is None else [account_list.person(name)]
+                for person in people:
+                    if person is None:
+                        raise UnknownPerson(name or "")
+                    for row in person.tokens:
+                        state = (
+                            "revoked" if row.revoked_at else "valid" if row.is_valid else "expired"
+                        )
+                        at = row.last_used_at
+                        used = f"{at:%Y-%m-%d %H:%M} UTC" if at else "never"
+                        self.stdout.write(
+                            f"{row.public_id}\t{person.username}\t{state}"
+                            f"\tlast used: {used}\t{' '.join(row.scopes)}"
+                        )

@@ -343,10 +343,20 @@ def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
     AccessService().require(request.auth, Scope.APPROVALS_READ)
     view = approval_views.approval(id_of(approval), actor=request.auth)
     odd, claim = usual.of_one(view), external_instances.claim_of(view)
+    late: list[LateOut] | None = []
+    if view.is_in_doubt:
+        try:
+            progress = read_transcript(view.run)
+            ends = outcomes.late_outcomes_of_call(
+                view.run, progress, frame=view.frame, call=view.call
+            )
+            late = [LateOut.from_view(outcome) for outcome in ends]
+        except ObjectStoreDown:
+            late = None  # the request and its decision are in Postgres
     return ApprovalDetailOut(
         **_fields(view),
         oddities=_oddities(odd),
-        late_outcomes=_late_outcomes(view),
+        late_outcomes=late,
         external=None if claim is None else ExternalOut.from_orm(claim),
     )
 
@@ -420,16 +430,3 @@ def _fields(approval: approval_views.ApprovalView) -> dict[str, Any]:
 
 def _oddities(oddities: Iterable[UnusualValue]) -> list[OddityOut]:
     return [OddityOut.from_orm(oddity) for oddity in oddities]
-
-
-def _late_outcomes(approval: approval_views.ApprovalView) -> list[LateOut] | None:
-    if not approval.is_in_doubt:
-        return []
-    try:
-        progress = read_transcript(approval.run)
-        late = outcomes.late_outcomes_of_call(
-            approval.run, progress, frame=approval.frame, call=approval.call
-        )
-    except ObjectStoreDown:
-        return None  # the request and its decision are in Postgres
-    return [LateOut.from_view(outcome) for outcome in late]

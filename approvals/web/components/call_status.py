@@ -13,7 +13,7 @@ from runtime.core.values.enums import NOT_STARTED, CallState, GateKind
 from runtime.core.values.verdicts import FRAME_GATES
 from runtime.reads import runs
 from runtime.reads.trace.calls import CallRecord
-from runtime.reads.trace.span import Span, SpanKind
+from runtime.reads.trace.span import SpanKind
 from runtime.web.display import duration
 
 _CSS_CLASSES = {
@@ -71,7 +71,14 @@ def aftermath(
     gates = [span.gate for span in call.spans]
     since = call.spans[gates.index(approval.gate) + 1 :] if approval.gate in gates else []
     if status == "approved" and any(span.gate_kind is GateKind.APPROVAL for span in since):
-        return _asked_again(approval, since, principal)
+        # People were asked about the call once more, instead of starting it.
+        again = related_requests.asked_again(approval, principal)
+        preview = again.preview if again is not None else None
+        changed = isinstance(preview, dict) and "before" in preview
+        reason = "the consequences changed" if changed else "something changed since the approval"
+        was_tried = since[0].gate_kind is not GateKind.APPROVAL
+        label = f"{'not run again' if was_tried else 'not run'}: {reason}"
+        return Aftermath(css_class="warn", label=label, again=again)
     lost = call.state is CallState.UNKNOWN
     open_request = related_requests.open_in_doubt(approval) if lost else None
     return Aftermath(
@@ -88,22 +95,6 @@ def aftermath(
         has_result=call.state is CallState.RETURNED,
         result=call.result,
         in_doubt=open_request,
-    )
-
-
-def _asked_again(
-    approval: approval_views.ApprovalView, since: list[Span], principal: Principal | None
-) -> Aftermath:
-    """Describe a call that people were asked about once more, instead of starting it."""
-    again = related_requests.asked_again(approval, principal)
-    preview = again.preview if again is not None else None
-    changed = isinstance(preview, dict) and "before" in preview
-    reason = "the consequences changed" if changed else "something changed since the approval"
-    was_tried = since[0].gate_kind is not GateKind.APPROVAL
-    return Aftermath(
-        css_class="warn",
-        label=f"{'not run again' if was_tried else 'not run'}: {reason}",
-        again=again,
     )
 
 

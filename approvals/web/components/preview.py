@@ -121,6 +121,12 @@ def card(preview: Any) -> PreviewCard | None:
         return None
     now, before = _object(content.get("shown")), _object(content.get("before"))
     compared = before if "before" in content else None
+    changes = list(_rows(now))
+    if compared is not None:
+        earlier = list(_rows(compared))
+        removed = [_marked(item, "gone") for item in earlier if item not in changes]
+        present = [item if item in earlier else _marked(item, "new") for item in changes]
+        changes = [*removed, *present]
     these, those = _object(now.get("counts")), _object(before.get("counts"))
     if compared is None:
         counts = [Item(text=name, after=number) for name, number in these.items()]
@@ -139,7 +145,7 @@ def card(preview: Any) -> PreviewCard | None:
         missing=str(content.get("missing", "")),
         differs=compared is not None,
         summary=_texts([now["summary"]] if "summary" in now else [], compared, "summary"),
-        changes=_changes(now, compared),
+        changes=tuple(changes),
         counts=tuple(counts),
         targets=_texts(_list(now.get("targets")), compared, "targets"),
         warnings=_texts(_list(now.get("warnings")), compared, "warnings"),
@@ -154,15 +160,6 @@ def _texts(now: list[Any], before: Mapping[str, Any] | None, name: str) -> tuple
     removed = [Item(text=str(text), mark="gone") for text in was if text not in now]
     present = [Item(text=str(text), mark="" if text in was else "new") for text in now]
     return (*removed, *present)
-
-
-def _changes(now: Mapping[str, Any], before: Mapping[str, Any] | None) -> tuple[Item, ...]:
-    these = list(_rows(now))
-    if before is None:
-        return tuple(these)
-    those = list(_rows(before))
-    removed = [_marked(item, "gone") for item in those if item not in these]
-    return (*removed, *(item if item in those else _marked(item, "new") for item in these))
 
 
 def _rows(preview: Mapping[str, Any]) -> Iterator[Item]:

@@ -52,9 +52,14 @@ def inbox(request: HttpRequest) -> HttpResponse:
     `more` says that the open list has a next page.
     """
     principal = principals.principal_of(principals.actor_of(request.user))
-    view, q = _view(request), request.GET.get("q", "").strip()
+    live, q = "HX-Request" in request.headers, request.GET.get("q", "").strip()
+    known = request.GET.get("known", "").split(",") if live else []  # rows on the reader's screen
+    try:
+        view = View(request.GET.get("view", View.MINE))
+        known_ids = [UUID(text) for text in known if text][:MAX_KNOWN]
+    except ValueError as exc:
+        raise Http404 from exc
     position = ListPosition(view=view, q=q, order=read_order(request.GET))
-    live = "HX-Request" in request.headers
     views = [] if live else _views(request)
     counts = lists.counts(principal, [(tab.position.view, tab.position.q) for tab in views])
     context: dict[str, Any] = {
@@ -65,7 +70,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
         "total": counts.mine_text if view == View.MINE else counts.for_others_text,
         "cut": _cut(position, counts),
     }
-    known_ids = _read_known_ids(request) if live else []
+
     context |= _list(request, principal, position, counts, frozenset(known_ids))
     if live:
         context["closed"] = lists.closed(principal, known_ids)
@@ -363,21 +368,6 @@ def _cut(position: ListPosition, counts: lists.Counts) -> str:
     if position.order.is_by_deadline or number <= WINDOW:
         return ""
     return f" This order has only the {WINDOW:,} of them with the next deadlines."
-
-
-def _view(request: HttpRequest) -> View:
-    try:
-        return View(request.GET.get("view", View.MINE))
-    except ValueError as exc:
-        raise Http404 from exc
-
-
-def _read_known_ids(request: HttpRequest) -> list[UUID]:
-    """Return the rows on the reader's screen, as the page lists them."""
-    try:
-        return [UUID(text) for text in request.GET.get("known", "").split(",") if text][:MAX_KNOWN]
-    except ValueError as exc:
-        raise Http404 from exc
 
 
 def _query(parameters: Mapping[str, str]) -> str:

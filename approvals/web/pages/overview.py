@@ -156,7 +156,8 @@ def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
             chart=charts.draw(
                 days, STATUS_SERIES,
                 {count.day: count.statuses for count in run_figures.read_ended_days(since, until)},
-                text=_number, url=_runs_url,
+                text=_number,
+                url=lambda day, status: f"{reverse('runs')}?{urlencode({'status': status, 'q': f'ended:{day}'})}",
             ),
         ),
         Picture(
@@ -196,10 +197,6 @@ def _decisions_url(day: date, verdict: str = "") -> str:
     return (
         f"{reverse('history')}?{urlencode({**query, **({'verdict': verdict} if verdict else {})})}"
     )
-
-
-def _runs_url(day: date, status: str) -> str:
-    return f"{reverse('runs')}?{urlencode({'status': status, 'q': f'ended:{day.isoformat()}'})}"
 
 
 def _cost_url(key: UsageKey, day: date, name: str) -> str:

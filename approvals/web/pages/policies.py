@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -241,6 +242,9 @@ def _page(
     rows = [_row(versions, version, now, request) for version in reversed(versions)]
     current = now.text if now else texts.DEFAULT
     draft_text = current if draft is None else draft
+    draft_rules: tuple[RuleChange, ...] | None = None
+    with suppress(PolicyInvalid):
+        draft_rules = policy_sentences.compare(policy, texts.parse(draft_text))
     rule_yaml = ""
     if number is not None and not rule_form:
         rule_yaml = policy_sentences.rule_yaml(texts.parse(draft_text).rules[number])
@@ -253,7 +257,7 @@ def _page(
         "waiting": [row for row in rows if row.state == "waiting"],
         "past": [row for row in rows if row.state != "waiting"],
         "draft": draft_text,
-        "draft_rules": _draft_rules(policy, draft_text),
+        "draft_rules": draft_rules,
         "rule_form": rule_form,
         "rule_number": number,
         "rule_yaml": rule_yaml,
@@ -266,14 +270,6 @@ def _page(
         "days": DAYS,
     }
     return render(request, "approvals/policies.html", context, status=status)
-
-
-def _draft_rules(policy: Policy, draft: str) -> tuple[RuleChange, ...] | None:
-    """Compare a draft with the policy in force; None if it cannot be read."""
-    try:
-        return policy_sentences.compare(policy, texts.parse(draft))
-    except PolicyInvalid:
-        return None
 
 
 def _row(

@@ -3,7 +3,7 @@
 It reads as much beside a million rows: the newest runs and decisions, and the requests with the next deadlines.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -127,32 +127,21 @@ def _find(request: HttpRequest, principal: Principal | None, text: str) -> Itera
                 yield Hit(kind="Person", icon="person", name=person.username, note=person.full_name,
                           url=url)  # fmt: skip
     with suppress(InvalidInput):
-        yield from _requests(principal, text)
+        # Of the pending requests those with the next deadlines, and the newest decisions.
+        requests = [(item, "pending") for item in inbox.find(principal, q=text, limit=HITS)]
+        criteria = filters.read_criteria({"q": text}, timezone.get_current_timezone())
+        decisions = history.page(principal, criteria, limit=HITS).items
+        requests += [(item, item.status) for item in decisions]
+        for item, note in requests:
+            yield Hit(kind="Request", icon="inbox", name=item.sentence, note=note,
+                      url=reverse("approval", args=[item.id]))  # fmt: skip
     with suppress(InvalidInput):
-        yield from _runs(request, text)
-
-
-def _requests(principal: Principal | None, text: str) -> Iterator[Hit]:
-    """Find requests among the pending ones with the next deadlines, and among the newest decisions."""
-    pending = inbox.find(principal, q=text, limit=HITS)
-    criteria: Mapping[str, str] = {"q": text}
-    zone = timezone.get_current_timezone()
-    past = history.page(principal, filters.read_criteria(criteria, zone), limit=HITS).items
-    for item in pending:
-        yield Hit(kind="Request", icon="inbox", name=item.sentence, note="pending",
-                  url=reverse("approval", args=[item.id]))  # fmt: skip
-    for decision in past:
-        yield Hit(kind="Request", icon="inbox", name=decision.sentence, note=decision.status,
-                  url=reverse("approval", args=[decision.id]))  # fmt: skip
-
-
-def _runs(request: HttpRequest, text: str) -> Iterator[Hit]:
-    readable = wiring.access().readable_runs(actor_of(request))
-    matching = filter_runs(runs.newest(readable, SEARCHED_RUNS), search=text)
-    rows = runs.runs_page(matching, limit=HITS).items
-    if not rows and begins_id(text):
-        rows = runs.runs_page(filter_runs(readable, search=f"id:{text}"), limit=HITS).items
-    for run in rows:
-        agent = title_of(run.agent)
-        yield Hit(kind="Run", icon="runs", name=agent if run.title == run.agent else run.title,
-                  note=f"{agent}, {status_words(run.status)}", url=reverse("run", args=[run.id]))  # fmt: skip
+        readable = wiring.access().readable_runs(actor_of(request))
+        newest = filter_runs(runs.newest(readable, SEARCHED_RUNS), search=text)
+        rows = runs.runs_page(newest, limit=HITS).items
+        if not rows and begins_id(text):
+            rows = runs.runs_page(filter_runs(readable, search=f"id:{text}"), limit=HITS).items
+        for run in rows:
+            agent = title_of(run.agent)
+            yield Hit(kind="Run", icon="runs", name=agent if run.title == run.agent else run.title,
+                      note=f"{agent}, {status_words(run.status)}", url=reverse("run", args=[run.id]))  # fmt: skip
