@@ -61,7 +61,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "approvals.web.context.nav",
+                "approvals.web.pages.navigation.nav",
                 "runtime.web.requests.add_kill_switches",
             ],
             "libraries": {

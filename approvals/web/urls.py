@@ -30,6 +30,7 @@ from approvals.web.pages.instances import (
     instances,
     revoke_provisioner_token,
 )
+from approvals.web.pages.navigation import search
 from approvals.web.pages.notices import (
     add_subscription,
     change_subscription,
@@ -55,7 +56,6 @@ from approvals.web.pages.prompts import confirm as confirm_prompt
 from approvals.web.pages.prompts import label as label_prompt
 from approvals.web.pages.prompts import propose as propose_prompt
 from approvals.web.pages.prompts import withdraw as withdraw_prompt
-from approvals.web.pages.search import search
 from approvals.web.pages.session import (
     callback,
     choose_password,

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from approvals.models import Approval
 from approvals.reads import pending_ages
-from approvals.web.pages import search
+from approvals.web.pages import navigation
 from tests.support.office import Office
 from tests.support.pages import queries_at_most, shows, text
 
@@ -56,7 +56,7 @@ def test_others_find_only_what_they_may_read(bea: Client, cyril: Client, office:
 def test_a_search_reads_the_newest_runs_and_the_next_requests(
     admin: Client, bea: Client, office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "SEARCHED_RUNS", 1)
+    monkeypatch.setattr(navigation, "SEARCHED_RUNS", 1)
     monkeypatch.setattr(pending_ages, "WINDOW", 1)
     old, new = office.start(), office.start(requester="bea")
     first, second = (Approval.objects.get(run=run).id for run in (old, new))

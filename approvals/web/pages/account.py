@@ -28,17 +28,59 @@ from approvals.reads import deciders
 from approvals.rights import principals
 from approvals.rules import roles
 from approvals.web import time_zone
-from approvals.web.pages.account_forms import (
-    AbsenceForm,
-    ChangePasswordForm,
-    OwnProfileForm,
-    TimeForm,
-    TokenForm,
-)
+from approvals.web.pages.instances import ProvisionerTokenForm
+from approvals.web.pages.people import ProfileForm
+from approvals.web.pages.session import NewPasswordForm
 from runtime.errors import InvalidInput
 from runtime.web.display import plain_visible
-from runtime.web.forms import PageForm
+from runtime.web.forms import PageForm, TypedField
 from runtime.web.requests import actor_of
+
+
+class OwnProfileForm(ProfileForm):
+    """The reader's own name and mail address, which the browser may fill in."""
+
+    full_name = TypedField(
+        "Full name", optional=True, maximum=accounts.MAX_NAME, autocomplete="name"
+    )
+    email = TypedField(
+        "E-mail", "email", optional=True, maximum=accounts.MAX_ADDRESS, autocomplete="email"
+    )
+
+
+class ChangePasswordForm(NewPasswordForm):
+    """A new password in place of the current one."""
+
+    current = TypedField(
+        "Current password", "password", autocomplete="current-password", required=True
+    )
+
+
+class TokenForm(ProvisionerTokenForm):
+    """A new token of the API."""
+
+    scope = TypedField("Scopes within your rights", "checks")
+
+    def clean(self) -> None:
+        """Require a scope too."""
+        super().clean()
+        if not self.cleaned_data["scope"]:
+            self.add_error("scope", "are missing: choose at least one")
+
+
+class AbsenceForm(PageForm):
+    """The first and the last day of an absence, and the deputy."""
+
+    starts = TypedField("First day", "date", required=True)
+    ends = TypedField("Last day", "date", required=True)
+    deputy = TypedField("Deputy", "select", required=True)
+
+
+class TimeForm(PageForm):
+    """The time zone and the clock in which the reader reads times."""
+
+    zone = TypedField("Time zone", "select")
+    clock = TypedField("Clock", choices=[(hours, f"{hours} hours") for hours in preferences.CLOCKS])
 
 
 @require_safe

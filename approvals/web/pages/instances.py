@@ -15,12 +15,61 @@ from approvals.people import instances as registry
 from approvals.people import tokens
 from approvals.reads import external_instances
 from approvals.rights.principals import Scope
-from approvals.web.pages.account_forms import InstanceForm, ProvisionerTokenForm
 from runtime.errors import InvalidInput
-from runtime.web.forms import PageForm
+from runtime.web.forms import PageForm, TypedField
 from runtime.web.requests import actor_of, visible_to
 
 _provisioners_only = visible_to(registry.require_provisioner)
+
+
+# The choices of a token's end, and the days until then.
+EXPIRIES: dict[str, int | None] = {
+    **{str(days): days for days in (7, 30, 90, 365)},
+    "never": None,
+}
+DEFAULT_EXPIRY = "90"
+
+
+class ProvisionerTokenForm(PageForm):
+    """A new token with which programs provision instances."""
+
+    name = TypedField(
+        "Name",
+        help="Its purpose, such as the program that uses it.",
+        maximum=tokens.MAX_NAME,
+        required=True,
+    )
+    expires = TypedField(
+        "Expires",
+        choices=[
+            (value, f"after {days} days" if days else "never") for value, days in EXPIRIES.items()
+        ],
+        initial=DEFAULT_EXPIRY,
+    )
+
+    @property
+    def days(self) -> int | None:
+        """The days until its end, None without one, and 0 for a choice that is none, which is refused."""
+        return EXPIRIES.get(self.cleaned_data["expires"] or DEFAULT_EXPIRY, 0)
+
+    def clean(self) -> None:
+        """Require a name. A program that uses the API may leave it out."""
+        if not self.cleaned_data["name"]:
+            self.add_error("name", "is missing: say what the token is for")
+
+    def mark_field(self, path: str, detail: str) -> None:
+        """Show a problem of the days at the choice of them."""
+        super().mark_field({"days": "expires", "scopes": "scope"}.get(path, path), detail)
+
+
+class InstanceForm(PageForm):
+    """A new instance of an agent outside."""
+
+    name = TypedField("Name", help="Reviewers read it.", maximum=registry.MAX_NAME, required=True)
+
+    def mark_field(self, path: str, detail: str) -> None:
+        """Show a problem of the name as the protocol calls it."""
+        super().mark_field({"instance_name": "name"}.get(path, path), detail)
 
 
 @require_safe

@@ -15,13 +15,72 @@ from approvals.errors import UnknownSubscription
 from approvals.governance import subscriptions as registry
 from approvals.governance.subscriptions import Act, EventType, SubscriptionTerms
 from approvals.notices import channels, push
+from approvals.outbox import webhook
 from approvals.people import preferences
 from approvals.web import time_zone
-from approvals.web.pages.account_forms import ChannelForm, ChoiceForm, HoursForm
 from runtime.core.values.enums import RISKS
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField
 from runtime.web.requests import actor_of, admins_only
+
+
+class ChoiceForm(PageForm):
+    """The news that a channel tells, and how much of them."""
+
+    from_risk = TypedField(
+        "Requests that I may decide",
+        "select",
+        choices=[
+            ("low", "all"),
+            ("medium", "medium and high risk, and calls in doubt"),
+            ("high", "high risk and calls in doubt"),
+            ("", "none"),
+        ],
+        initial="low",
+    )
+    runs = TypedField("My own runs: when one ends, and when a text for me is released", "check")
+    shows = TypedField(
+        "A notice shows at most",
+        "select",
+        choices=[
+            ("title", "the sentence of a request"),
+            ("arguments", "its arguments too"),
+            ("nothing", "that a request waits, and its risk"),
+        ],
+    )
+
+
+class ChannelForm(ChoiceForm):
+    """A new channel."""
+
+    kind = TypedField(
+        "By",
+        choices=[
+            ("mail", "mail"),
+            ("push", "this browser, which may be closed (needs JavaScript)"),
+            ("apprise", "Teams or another service, by an Apprise URL"),
+        ],
+        initial="mail",
+    )
+    address = TypedField("Address", maximum=webhook.MAX_URL, required=True)
+    field_order = ("kind", "address")
+
+
+class HoursForm(PageForm):
+    """Quiet hours and digest."""
+
+    zone = TypedField("Time zone", "select")
+    quiet_from = TypedField("Quiet from", "time", optional=True)
+    quiet_until = TypedField("Quiet until", "time", optional=True)
+    urgent_at_night = TypedField(
+        "Tell me of high risk and calls in doubt in quiet hours too", "check"
+    )
+    digest = TypedField(
+        "Tell me of lower risk and of my runs only at these hours",
+        help="For example 9, 15. Empty: at once.",
+        optional=True,
+        maximum=80,
+    )
 
 
 @require_safe

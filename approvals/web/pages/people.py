@@ -31,15 +31,52 @@ from approvals.people import (
 from approvals.reads import filters, history
 from approvals.reads.policy_deciders import Deciders
 from approvals.rights import principals
-from approvals.web.pages.account_forms import GroupsForm, NewGroupForm, PersonForm, ProfileForm
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports import wiring
 from runtime.reads import runs
-from runtime.web.forms import Choices, PageForm
+from runtime.web.forms import Choices, PageForm, TypedField
 from runtime.web.requests import actor_of, admins_only
 
 SEQ = re.compile(r"[0-9]{1,9}")  # the number of an assignment in a form
 SHOWN = 10  # decisions, and runs
+
+
+_NAME: dict[str, Any] = {"autocapitalize": "none", "required": True}
+
+
+class ProfileForm(PageForm):
+    """A person's name and mail address."""
+
+    full_name = TypedField("Full name", optional=True, maximum=accounts.MAX_NAME)
+    email = TypedField("E-mail", "email", optional=True, maximum=accounts.MAX_ADDRESS)
+
+
+class GroupsForm(PageForm):
+    """A person's groups."""
+
+    group = TypedField("Groups", "checks")
+
+
+class PersonForm(GroupsForm, ProfileForm):
+    """A new person with their groups."""
+
+    username = TypedField(
+        "Username",
+        help="Letters a to z, digits and @ . + - _",
+        maximum=accounts.MAX_USERNAME,
+        **_NAME,
+    )
+
+
+class NewGroupForm(PageForm):
+    """The name of a new group."""
+
+    group = TypedField(
+        "Name of the group",
+        help="Rules of the policy can name it, such as finance. Members need the group reviewers too.",
+        maximum=40,
+        **_NAME,
+    )
 
 
 @require_safe

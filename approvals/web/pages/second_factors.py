@@ -23,8 +23,8 @@ from approvals import clock
 from approvals.people import accounts, login, preferences, second_factors, sign_in
 from approvals.rules.policy import is_fresh
 from approvals.web import time_zone
-from approvals.web.pages.account_forms import AppForm, ConfirmForm
 from runtime.errors import InvalidInput
+from runtime.web.forms import PageForm, TypedField
 from runtime.web.requests import AUTHENTICATED, form_text
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
@@ -34,6 +34,26 @@ SIGNED_IN = "oidc"  # the provider, its token for the log-out there, and the tim
 _PENDING = "second_factor"  # who gave the right password, and which page they want
 _NEW_APP = "new_app"
 _CHALLENGE = "passkey"
+
+
+class ConfirmForm(PageForm):
+    """The password, which confirms a change of the account."""
+
+    password = TypedField(
+        "Your password", "password", autocomplete="current-password", required=True
+    )
+
+
+class AppForm(ConfirmForm):
+    """A new authenticator app, with the code that it shows."""
+
+    name = TypedField(
+        "Name", initial="Authenticator app", maximum=second_factors.MAX_NAME, required=True
+    )
+    code = TypedField(
+        "Code that the app shows", inputmode="numeric", autocomplete="one-time-code", required=True
+    )
+    field_order = ("name", "code", "password")
 
 
 def begin(request: HttpRequest, person: User, page: str, how: str) -> HttpResponse:

@@ -35,21 +35,42 @@ from approvals.rules.identity_providers import Identity, IdentityProvider
 from approvals.rules.policy import is_fresh
 from approvals.rules.roles import Group
 from approvals.web import time_zone
-from approvals.web.pages.account_forms import ConfirmForm, NewPasswordForm
 from approvals.web.pages.second_factors import (
     BACKEND,
     PASSWORD,
     SIGNED_IN,
+    ConfirmForm,
     begin,
     is_confirmed,
     own_page,
     read_ways_to_confirm,
 )
 from runtime.errors import InvalidInput
+from runtime.web.forms import PageForm, TypedField
 from runtime.web.requests import AUTHENTICATED
 
 UNSENT = "You were logged out before this was sent. Nothing was decided or changed."
 TEMPLATE = "accounts/password_link.html"
+
+
+_PASSWORD: dict[str, Any] = {"autocomplete": "new-password", "required": True}
+
+
+class NewPasswordForm(PageForm):
+    """A new password, typed twice."""
+
+    password = TypedField(
+        "New password",
+        "password",
+        help="At least 8 characters, not only digits, not a common one, not like the username.",
+        **_PASSWORD,
+    )
+    again = TypedField("Confirm password", "password", **_PASSWORD)
+
+    def clean(self) -> None:
+        """Refuse two different texts."""
+        if self.cleaned_data["password"] != self.cleaned_data["again"]:
+            self.add_error("password", "was not typed the same way twice")
 
 
 class LoginForm(AuthenticationForm):

@@ -31,8 +31,8 @@ from approvals.requests.argument_changes import changes, describe
 from approvals.rights import principals
 from approvals.web import list_position as places
 from approvals.web.components import call_status, decision_form
-from approvals.web.request import edit, question
-from approvals.web.request.approval import show
+from approvals.web.request import edit
+from approvals.web.request.approval import read_answer, show
 from approvals.web.request.request_page import already_closed, to_page
 from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.verdicts import GATES, VERDICTS, words_at
@@ -101,7 +101,7 @@ def _record(
         case "result":
             approval = approval_views.approval(approval_id, actor=actor)
             form["result"] = (
-                question.read_answer(request, approval, actor)
+                read_answer(request, approval, actor)
                 if approval.is_question
                 else decision_form.read_result(request, approval)
             )

@@ -1,12 +1,15 @@
-"""The search over everything: pages, agents, people, requests and runs, a few of each, in one list of links.
+"""The navigation of every page, and the search over everything, both by what the reader may see.
 
-It reads as much beside a million rows: the newest runs and decisions, and the requests with the next deadlines.
+The search lists links to pages, agents, people, requests and runs, a few of each. It reads as much beside a million
+rows: the newest runs and decisions, and the requests with the next deadlines.
 """
 
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
+from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
@@ -15,14 +18,16 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
+from django.utils.functional import SimpleLazyObject
 from django.views.decorators.http import require_safe
 
 from approvals.people import account_list
 from approvals.reads import filters, history, inbox
 from approvals.reads.pending_ages import WINDOW
-from approvals.rights import principals
+from approvals.rights import access, principals
 from approvals.rights.principals import Principal
-from approvals.web.context import navigation_of
+from approvals.rules.roles import Group
+from approvals.web import list_position, time_zone
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.reads import runs
@@ -105,6 +110,58 @@ def search(request: HttpRequest) -> HttpResponse:
     answer = render(request, template, context, status=422 if problem else 200)
     patch_vary_headers(answer, ["HX-Request"])
     return answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Navigation:
+    """Links of the navigation: `decides` shows the inbox, `starts` a form for runs, `manages` the people."""
+
+    decides: bool = False
+    starts: bool = False
+    manages: bool = False
+    reads_agents: bool = False
+
+    @property
+    def acts(self) -> bool:
+        """Whether the reader has any right beside reading."""
+        return self.decides or self.starts or self.manages
+
+    @property
+    def reads_rules(self) -> bool:
+        """Whether the reader sees policies and allowances."""
+        return self.decides or self.manages
+
+
+def nav(request: HttpRequest) -> dict[str, Any]:
+    """Add `nav`, `inbox_count` and `admins` (whom to ask), each read when a template uses it."""
+
+    @cache
+    def principal() -> Principal | None:
+        if not request.user.is_authenticated:
+            return None
+        return principals.principal_of(principals.actor_of(request.user))
+
+    return {
+        "nav": SimpleLazyObject(lambda: navigation_of(principal())),
+        "inbox_count": SimpleLazyObject(lambda: inbox.counts(principal()).mine_text),
+        "admins": SimpleLazyObject(account_list.some_admins),
+        "run_views": SimpleLazyObject(
+            lambda: list_position.read_run_views(request.user.get_username())
+        ),
+        "reader_zone": time_zone.read_choice(request).zone,
+    }
+
+
+def navigation_of(principal: Principal | None) -> Navigation:
+    """Return the links for a reader."""
+    if principal is None:
+        return Navigation()
+    return Navigation(
+        decides=principal.has(principals.Scope.APPROVALS_DECIDE),
+        starts=principal.has(principals.Scope.RUNS_START),
+        manages=Group.ADMINS in principal.groups,
+        reads_agents=access.reads_agents(principal),
+    )
 
 
 def _find(request: HttpRequest, principal: Principal | None, text: str) -> Iterator[Hit]:
