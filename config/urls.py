@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.urls import include, path, re_path
 
-from approvals.web import scim
+from approvals.web.pages import directories
 from config import api, mcp, mcp_gateway
 from config.metrics import metrics
 from runtime.errors import ObjectStoreDown
@@ -22,7 +22,7 @@ urlpatterns = [
     path("api/mcp/<str:gateway>/", mcp_gateway.serve, name="mcp-gateway"),
     path("api/aap/", include("approvals.web.api.aap")),
     re_path("^api/", api.missing),
-    path("scim/v2/<path:path>", scim.serve),
+    path("scim/v2/<path:path>", directories.serve_scim),
     path("metrics", metrics, name="metrics"),
     path("", include("approvals.web.urls")),
     path("", include("agents.web.urls")),

@@ -64,9 +64,7 @@ class Agents(Func):
     output_field = TextField()
 
 
-def _anywhere(word: str) -> Q:
-    path: Any = Cast(F("path"), TextField())
-    return Q(sentence__icontains=word) | Q(requester__icontains=word) | Q(IContains(path, word))
+_PATH: Any = Cast(F("path"), TextField())
 
 
 def of_instance(word: str, field: str = "q") -> Q:
@@ -127,7 +125,9 @@ def _next(word: str) -> Q:
 
 
 _FIELDS: Mapping[str, Callable[[str], Q]] = {
-    "": _anywhere,
+    "": lambda word: (
+        Q(sentence__icontains=word) | Q(requester__icontains=word) | Q(IContains(_PATH, word))
+    ),
     "risk": lambda word: _choice("risk", [*Risk], word),
     "kind": lambda word: _choice("kind", [*GateKind], word),
     "agent": lambda word: Q(IContains(Agents(F("path")), word)),
@@ -195,40 +195,10 @@ def read_criteria(parameters: Mapping[str, str], zone: tzinfo) -> DecisionFilter
             raise InvalidInput("q", f"has {key}: more than once, or beside the field of that name")
         elif text:
             values[key] = text
-    fields: dict[str, Any] = {
-        key: _READERS.get(key, _read_name)(key, text, zone) for key, text in values.items()
-    }
+    fields: dict[str, Any] = {key: _read_value(key, text, zone) for key, text in values.items()}
     inbox_search = " ".join(f'"{word}"' if " " in word or ":" in word else word for word in words)
     condition(inbox_search)
     return DecisionFilter(words=inbox_search, texts=values, **fields)
-
-
-def _read_name(key: str, text: str, _: tzinfo) -> str:
-    if len(text) > MAX_NAME:
-        raise InvalidInput(key, f"must be at most {MAX_NAME} characters")
-    if "\0" in text:
-        raise InvalidInput(key, "must not contain a null character")
-    return text
-
-
-def _read_choice(key: str, text: str, _: tzinfo) -> str:
-    if text.lower() not in CHOICES[key]:
-        raise InvalidInput(key, f"must be one of {', '.join(CHOICES[key])}")
-    return text.lower()
-
-
-def _read_time(key: str, text: str, zone: tzinfo) -> datetime:
-    """Read a day, or a time that is in `zone` if it names no other."""
-    try:
-        if len(text) == len("2026-11-24"):
-            day = date.fromisoformat(text)
-            return midnight(day + timedelta(days=key == "until"), zone)
-        at = datetime.fromisoformat(text)
-        return at if at.tzinfo else at.replace(tzinfo=zone)
-    except (ValueError, OverflowError):
-        raise InvalidInput(
-            key, "must be a day as 2026-11-24, or a time as 2026-11-24T18:30"
-        ) from None
 
 
 def midnight(day: date, zone: tzinfo) -> datetime:
@@ -236,14 +206,27 @@ def midnight(day: date, zone: tzinfo) -> datetime:
     return datetime.combine(day, time.min, tzinfo=zone)
 
 
-def _read_instance(key: str, text: str, _: tzinfo) -> str:
-    of_instance(text, key)
-    return text
-
-
-_READERS: Mapping[str, Callable[[str, str, tzinfo], str | datetime]] = {
-    **dict.fromkeys(CHOICES, _read_choice),
-    "instance": _read_instance,
-    "since": _read_time,
-    "until": _read_time,
-}
+def _read_value(key: str, text: str, zone: tzinfo) -> str | datetime:
+    """Read the value of a filter. A time is in `zone` if it names no other."""
+    if key in CHOICES:
+        if text.lower() not in CHOICES[key]:
+            raise InvalidInput(key, f"must be one of {', '.join(CHOICES[key])}")
+        return text.lower()
+    if key in NAMES:
+        if len(text) > MAX_NAME:
+            raise InvalidInput(key, f"must be at most {MAX_NAME} characters")
+        if "\0" in text:
+            raise InvalidInput(key, "must not contain a null character")
+        return text
+    if key == "instance":
+        of_instance(text, key)
+        return text
+    try:
+        if len(text) == len("2026-11-24"):
+            return midnight(date.fromisoformat(text) + timedelta(days=key == "until"), zone)
+        at = datetime.fromisoformat(text)
+        return at if at.tzinfo else at.replace(tzinfo=zone)
+    except (ValueError, OverflowError):
+        raise InvalidInput(
+            key, "must be a day as 2026-11-24, or a time as 2026-11-24T18:30"
+        ) from None

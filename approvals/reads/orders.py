@@ -123,7 +123,18 @@ class Order:
         now = timezone.now()
         rows_by_title: dict[str, list[ApprovalView]] = {}
         for approval in items:
-            rows_by_title.setdefault(self._title(approval, now), []).append(approval)
+            match self.group:
+                case Grouping.RISK:
+                    title = f"{approval.risk.capitalize()} risk"
+                case Grouping.AGENT:
+                    agents = approval.path[:-1] if approval.call else approval.path
+                    title = " › ".join(map(title_of, agents))
+                case Grouping.KIND:
+                    title = title_of(approval.tool) if approval.tool else _NO_TOOL
+                case _:
+                    bucket = _bucket(approval.expires_at, now)
+                    title = _NEVER if bucket == len(_DUE) else _DUE[bucket][0]
+            rows_by_title.setdefault(title, []).append(approval)
         return [
             HeadedRows(title=title, items=tuple(inside)) for title, inside in rows_by_title.items()
         ]
@@ -132,7 +143,16 @@ class Order:
         keys = []
         match self.group:
             case Grouping.DEADLINE if self.sort is not Sort.DEADLINE:
-                keys.append(_due())
+                # That of the deadline's heading, as of now.
+                now = timezone.now()
+                bounds = [
+                    When(expires_at__lte=now + bound, then=Value(index))
+                    for index, (_, bound) in enumerate(_DUE[:-1])
+                ]
+                never = When(expires_at__isnull=True, then=Value(len(_DUE)))
+                last = Value(len(_DUE) - 1)
+                due = Case(never, *bounds, default=last, output_field=IntegerField())
+                keys.append(_Key("due", lambda row: _bucket(row.expires_at, now), _number, due))
             case Grouping.RISK:
                 keys.append(_RISK)
             case Grouping.AGENT:
@@ -155,37 +175,12 @@ class Order:
             condition = key.after(value) | (key.equal(value) & condition)
         return condition
 
-    def _title(self, approval: ApprovalView, now: datetime) -> str:
-        match self.group:
-            case Grouping.RISK:
-                return f"{approval.risk.capitalize()} risk"
-            case Grouping.AGENT:
-                agents = approval.path[:-1] if approval.call else approval.path
-                return " › ".join(map(title_of, agents))
-            case Grouping.KIND:
-                return title_of(approval.tool) if approval.tool else _NO_TOOL
-            case _:
-                bucket = _bucket(approval.expires_at, now)
-                return _NEVER if bucket == len(_DUE) else _DUE[bucket][0]
-
 
 def _bucket(expires_at: datetime | None, now: datetime) -> int:
     if expires_at is None:
         return len(_DUE)
     remaining = expires_at - now
     return next(index for index, (_, bound) in enumerate(_DUE) if remaining <= bound)
-
-
-def _due() -> _Key:
-    """Return the key of the deadline's heading, as of now."""
-    now = timezone.now()
-    bounds = [
-        When(expires_at__lte=now + bound, then=Value(index))
-        for index, (_, bound) in enumerate(_DUE[:-1])
-    ]
-    never = When(expires_at__isnull=True, then=Value(len(_DUE)))
-    due = Case(never, *bounds, default=Value(len(_DUE) - 1), output_field=IntegerField())
-    return _Key("due", lambda approval: _bucket(approval.expires_at, now), _number, due)
 
 
 def _moment(value: Any) -> datetime:

@@ -3,7 +3,7 @@
 A run's requester cannot decide in it, which is not counted here: it depends on the run, and the request warns.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from approvals.reads import deciders
@@ -12,7 +12,6 @@ from approvals.rules.policy import MAX_QUORUM, PERSON, Demands, Policy, Rule, St
 from approvals.rules.policy_text import MAX_STAGES
 from approvals.rules.roles import DECIDING
 from runtime.ports import wiring
-from runtime.ports.agents import PublishedTool
 
 MOST = MAX_QUORUM * MAX_STAGES  # people that a rule can need
 NAMED = 20  # people of a stage whom a page names
@@ -143,45 +142,44 @@ def by_tool(policy: Policy) -> tuple[ToolDeciders, ...]:
     people = Deciders(policy)
     agents_of = dict[ToolDeciders, list[str]]()
     for tool in wiring.catalogue().published_tools():
+        rules = list[RuleDeciders]()
+        for rule in (*policy.rules, OTHER_CALLS):
+            if (
+                (rule.risks and "risk" not in tool.depends and tool.risk not in rule.risks)
+                or (rule.tools and tool.name not in rule.tools)
+                or (rule.agents and tool.agent not in rule.agents)
+            ):
+                continue
+            demands = Demands(rule=rule.name, stages=rule.stages)
+            stages = (demands.of_one_person() if tool.question else demands).stages
+            asks = "always" if rule.approval or tool.gated or tool.question else "never"
+            if not rule.approval and "approval" in tool.depends:
+                asks = "by its arguments"
+            rules.append(
+                RuleDeciders(
+                    name=rule.name,
+                    calls=policy_sentences.condition(rule.when).strip(),
+                    asks=asks,
+                    stages=tuple(
+                        StageDeciders(
+                            quorum=stage.quorum, people=names[:NAMED], has_more=len(names) > NAMED
+                        )
+                        for stage, names in ((stage, people.eligible(stage)) for stage in stages)
+                    ),
+                    problem=people.problem(replace(rule, stages=stages)),
+                )
+            )
+            if not rule.when and not (rule.risks and "risk" in tool.depends):
+                break  # it applies to each call
         row = ToolDeciders(
             tool=tool.name,
             risk=None if "risk" in tool.depends else str(tool.risk),
             agents=(),
-            rules=tuple(_rules(policy, tool, people)),
+            rules=tuple(rules),
         )
         agents_of.setdefault(row, []).append(tool.agent)
     rows = [replace(row, agents=tuple(agents)) for row, agents in agents_of.items()]
     return tuple(sorted(rows, key=lambda row: (row.tool, row.agents)))
-
-
-def _rules(policy: Policy, tool: PublishedTool, people: Deciders) -> Iterator[RuleDeciders]:
-    """Return the rules that can apply, up to the first that applies to each call."""
-    for rule in (*policy.rules, OTHER_CALLS):
-        if (
-            (rule.risks and "risk" not in tool.depends and tool.risk not in rule.risks)
-            or (rule.tools and tool.name not in rule.tools)
-            or (rule.agents and tool.agent not in rule.agents)
-        ):
-            continue
-        demands = Demands(rule=rule.name, stages=rule.stages)
-        stages = (demands.of_one_person() if tool.question else demands).stages
-        asks = "always" if rule.approval or tool.gated or tool.question else "never"
-        if not rule.approval and "approval" in tool.depends:
-            asks = "by its arguments"
-        yield RuleDeciders(
-            name=rule.name,
-            calls=policy_sentences.condition(rule.when).strip(),
-            asks=asks,
-            stages=tuple(
-                StageDeciders(
-                    quorum=stage.quorum, people=names[:NAMED], has_more=len(names) > NAMED
-                )
-                for stage, names in ((stage, people.eligible(stage)) for stage in stages)
-            ),
-            problem=people.problem(replace(rule, stages=stages)),
-        )
-        if not rule.when and not (rule.risks and "risk" in tool.depends):
-            return
 
 
 def _widest(rule: Rule) -> tuple[Stage, ...]:

@@ -136,7 +136,10 @@ def arguments(args: Any, schema: Any, *, is_copy: bool = False) -> list[Argument
             is_copy=is_copy,
             is_mail=name in mail,
             is_letter=bool(mail) and name == mail[-1],
-            says_markdown=_says_markdown(rules.get(name)),
+            says_markdown=isinstance(rule := rules.get(name), dict)
+            and (
+                rule.get("contentMediaType") == "text/markdown" or rule.get("format") == "markdown"
+            ),
         )
         for name in [*mail, *(name for name in names if name not in mail)]
     ]
@@ -261,7 +264,37 @@ def change_rows(
     """Return the rows. Without a request, and its schema, arguments have their names."""
     args = approval.args if approval and isinstance(approval.args, dict) else {}
     schema = approval.schema if approval else None
-    return [_row(change, args, schema) for change in changes]
+    rows = list[ChangeRow]()
+    for change in changes:
+        inner_schema, rules = schema, list[tuple[str, Any]]()
+        for name in change.path.split("."):
+            inner_schema = properties_of(inner_schema).get(name)
+            rules.append((name, inner_schema))
+        labels = [label_of(name, rule) for name, rule in rules]
+        is_whole = any(
+            isinstance(value, BlobRef) or file_of(value) is not None
+            for value in (change.before, change.after)
+        )
+        differences: tuple[Difference, ...] = ()
+        if isinstance(change.before, list) and isinstance(change.after, list):
+            differences = Item(text="", before=change.before, after=change.after).differences
+        elif not is_whole:
+            differences = (Difference(name="", before=change.before, after=change.after),)
+        name, rule = rules[-1]
+        value = change.after if change.is_given else change.before
+        rows.append(
+            ChangeRow(
+                change=change,
+                label=" › ".join(labels),
+                is_renamed=any(
+                    is_renamed(name, label) for (name, _), label in zip(rules, labels, strict=True)
+                ),
+                unit=unit_of(name, rule, {**args, name: value}),
+                is_whole=is_whole,
+                differences=differences,
+            )
+        )
+    return rows
 
 
 def _mail(rules: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:
@@ -273,40 +306,5 @@ def _mail(rules: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:
     return [*present, *bodies]
 
 
-def _says_markdown(rule: Any) -> bool:
-    return isinstance(rule, dict) and (
-        rule.get("contentMediaType") == "text/markdown" or rule.get("format") == "markdown"
-    )
-
-
 def _is_unit(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= MAX_UNIT
-
-
-def _row(change: ArgumentChange, args: Mapping[str, Any], schema: Any) -> ChangeRow:
-    rules = list[tuple[str, Any]]()
-    for name in change.path.split("."):
-        schema = properties_of(schema).get(name)
-        rules.append((name, schema))
-    labels = [label_of(name, rule) for name, rule in rules]
-    is_whole = any(
-        isinstance(value, BlobRef) or file_of(value) is not None
-        for value in (change.before, change.after)
-    )
-    differences: tuple[Difference, ...] = ()
-    if isinstance(change.before, list) and isinstance(change.after, list):
-        differences = Item(text="", before=change.before, after=change.after).differences
-    elif not is_whole:
-        differences = (Difference(name="", before=change.before, after=change.after),)
-    value = change.after if change.is_given else change.before
-    name, rule = rules[-1]
-    return ChangeRow(
-        change=change,
-        label=" › ".join(labels),
-        is_renamed=any(
-            is_renamed(*pair) for pair in zip((n for n, _ in rules), labels, strict=True)
-        ),
-        unit=unit_of(name, rule, {**args, name: value}),
-        is_whole=is_whole,
-        differences=differences,
-    )

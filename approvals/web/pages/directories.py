@@ -1,12 +1,19 @@
-"""The page of directories, for admins: their tokens, and the mappings of groups there to rights here."""
+"""The page of directories, for admins: their tokens, and mappings of groups there to rights here; and their SCIM 2.0.
 
+A token of a directory is good for SCIM alone. Its library is imported at the first request: most installations have no
+directory.
+"""
+
+import json
 from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.core.exceptions import RequestDataTooBig
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals.errors import LastAdmin, NotConfirmable, UnknownToken
@@ -17,6 +24,8 @@ from runtime.web.forms import PageForm, TypedField
 from runtime.web.requests import admins_only, form_text
 
 DAYS = ("30", "90", "365")
+TYPE = "application/scim+json"
+_ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"
 _ACTS = {"confirm": mappings.confirm, "withdraw": mappings.withdraw}
 
 
@@ -115,6 +124,38 @@ def change_mapping(request: HttpRequest) -> HttpResponse:
     return redirect("directories")
 
 
+@csrf_exempt
+def serve_scim(request: HttpRequest, path: str) -> HttpResponse:
+    """Answer a directory. A browser's session is not read, so there is nothing that a foreign page could use."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    directory = registry.authenticate(token) if scheme.lower() == "bearer" else None
+    if directory is None:
+        refused = _error(401, "Send a valid token of a directory.")
+        refused["WWW-Authenticate"] = "Bearer"
+        return refused
+    try:
+        sent = request.body
+    except RequestDataTooBig:
+        return _error(413, f"A body may have at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes.")
+    from scim2_server.requests import ScimRequest
+
+    from approvals.people import provisioning
+
+    answer = provisioning.answer(
+        directory,
+        ScimRequest(
+            method=request.method or "",
+            base_url=f"{settings.PUBLIC_URL}/scim/v2",
+            path=f"/{path}",
+            query=request.GET.dict(),
+            headers=request.headers,
+            body=sent,
+        ),
+    )
+    body = b"" if answer.body is None else json.dumps(answer.body)
+    return HttpResponse(body, status=answer.status, headers=answer.headers)
+
+
 def _page(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse:
     context = {
         "section": "directories",
@@ -125,3 +166,8 @@ def _page(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse
     }
     status = 422 if refused else 200
     return render(request, "accounts/directories.html", context, status=status)
+
+
+def _error(status: int, detail: str) -> HttpResponse:
+    body = {"schemas": [_ERROR], "status": str(status), "detail": detail}
+    return JsonResponse(body, status=status, content_type=TYPE)
