@@ -47,8 +47,8 @@ class Command(command.Command):
                     rules = policies.check(text).rules
                 except InvalidInput as exc:
                     errors = [error.detail for error in (exc, *exc.further)]
-                    for place, detail in enumerate(errors, 1):
-                        self.stdout.write(f"{place}. The policy {detail}.")
+                    for index, detail in enumerate(errors, 1):
+                        self.stdout.write(f"{index}. The policy {detail}.")
                     count = f"{len(errors)} error{'' if len(errors) == 1 else 's'}"
                     raise CommandError(count) from exc
                 self.stdout.write(f"{len(rules)} rules, no errors.")
@@ -66,12 +66,12 @@ class Command(command.Command):
                 self.stdout.write(f"Version {number} is withdrawn.")
             case "export":
                 versions = policies.read_versions()
-                chosen = policies.version_in_force(versions, clock.now())
+                version = policies.version_in_force(versions, clock.now())
                 if number is not None:
-                    chosen = next((row for row in versions if row.number == number), None)
-                    if chosen is None:
+                    version = next((row for row in versions if row.number == number), None)
+                    if version is None:
                         raise CommandError(f"there is no version {number}")
-                self.stdout.write(chosen.text if chosen else texts.DEFAULT, ending="")
+                self.stdout.write(version.text if version else texts.DEFAULT, ending="")
             case "list":
                 self._list()
 

@@ -53,10 +53,10 @@ def inbox(request: HttpRequest) -> HttpResponse:
     """
     principal = principals.principal_of(principals.actor_of(request.user))
     live, q = "HX-Request" in request.headers, request.GET.get("q", "").strip()
-    known = request.GET.get("known", "").split(",") if live else []  # rows on the reader's screen
+    listed = request.GET.get("known", "").split(",") if live else []  # rows on the reader's screen
     try:
         view = View(request.GET.get("view", View.MINE))
-        known_ids = [UUID(text) for text in known if text][:MAX_KNOWN]
+        known_ids = [UUID(text) for text in listed if text][:MAX_KNOWN]
     except ValueError as exc:
         raise Http404 from exc
     position = ListPosition(view=view, q=q, order=read_order(request.GET))

@@ -227,8 +227,8 @@ def costs(request: HttpRequest) -> HttpResponse:
     period = {"from": since.isoformat(), "to": (until - timedelta(days=1)).isoformat()}
     links = list[tuple[UsageKey, str, str]]()
     for name, text in only.items():
-        others = {other: value for other, value in filters.items() if other != name}
-        links.append((name, text, f"?{urlencode({**period, **others, 'by': str(key)})}"))
+        other_filters = {other: value for other, value in filters.items() if other != name}
+        links.append((name, text, f"?{urlencode({**period, **other_filters, 'by': str(key)})}"))
     linked_rows = list[tuple[NamedUsage, str]]()  # each with the address of the list inside it
     for row in rows[:MAX_ROWS]:
         inside = {"from": row.name, "to": row.name} if key is UsageKey.DAY else {str(key): row.name}
