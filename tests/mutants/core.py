@@ -38,7 +38,7 @@ Words = tuple[str, ...]  # of a command line
 DEEPER = {
     "codec": ("tests/stored",),
     "upcasters": ("tests/stored",),
-    "compaction": ("tests/execution/test_long_runs.py",),
+    "frames": ("tests/execution/test_long_runs.py",),
     "forks": ("tests/control/test_copies.py",),
     "export_file": ("tests/control/test_copies.py", "tests/security/test_forged_exports.py"),
     "retention_rules": ("tests/upkeep/test_retention.py",),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 from uuid import UUID
 
-from runtime.core.run import compaction, frames
+from runtime.core.run import frames
 from runtime.core.run.calls import reason_item_ends, too_many_denials
 from runtime.core.run.continuation import (
     MAX_REFUSALS,
@@ -155,8 +155,8 @@ def plan(now: Continuation) -> tuple[Command, ...]:
                 if frame.parent is not None and (error := reason_item_ends(now, frame)):
                     effects.append(FailFrame(frame=frame.id, error=error))
                     continue
-                is_due = compaction.compaction_is_due(frame)
-                summary = is_due or compaction.memory_is_due(now, frame)
+                is_due = frames.compaction_is_due(frame)
+                summary = is_due or frames.memory_is_due(now, frame)
                 effects.append(CallModel(frame=frame.id, summary=summary))
             case FrameState.ACTING:
                 effects += _plan_calls(frame)

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from runtime.core.run.accounting import active_seconds, advance_clock, charge, exceed, grant
 from runtime.core.run.calls import call_after, change_call, propose_calls, with_call
-from runtime.core.run.compaction import compact, summarise_memory
 from runtime.core.run.continuation import (
     Continuation,
     Frame,
@@ -70,12 +69,14 @@ from runtime.core.run.events import (
 from runtime.core.run.forks import apply_transfer, restore_failed
 from runtime.core.run.frames import (
     change_agent,
+    compact,
     deliver_messages,
     input_message,
     move_frame,
     receive_message,
     reply_message,
     schedule_model,
+    summarise_memory,
     undelivered_to,
 )
 from runtime.core.run.gates import evolve_frame_gate, evolve_inquiry, extend_gate, is_frame_gate

@@ -8,7 +8,6 @@ from uuid import UUID
 from django.conf import settings
 
 from runtime.core.documents import blobs
-from runtime.core.run.compaction import cut_point
 from runtime.core.run.continuation import Continuation, Frame, FrameState, Phase
 from runtime.core.run.events import (
     AnswerDropped,
@@ -25,6 +24,7 @@ from runtime.core.run.events import (
     ToolFailed,
     ToolReturned,
 )
+from runtime.core.run.frames import cut_point
 from runtime.core.run.gates import open_inquiry
 from runtime.core.run.planning import StartTool
 from runtime.core.run.retries import on_cut, on_no_reply, on_not_performed, on_unknown

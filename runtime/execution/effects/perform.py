@@ -13,9 +13,8 @@ from uuid import UUID
 
 from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.documents.codec import result_lost
-from runtime.core.run.compaction import cut_point, memory_is_due
 from runtime.core.run.continuation import Call, Continuation, Frame
-from runtime.core.run.frames import undelivered_to
+from runtime.core.run.frames import cut_point, memory_is_due, undelivered_to
 from runtime.core.run.gates import open_inquiry, with_inquiry
 from runtime.core.run.planning import AnswerInquiry, CallModel, StartTool
 from runtime.core.values.call_options import CallOptions

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.run import compaction
+from runtime.core.run import frames
 from runtime.core.run.continuation import Continuation, FrameState
 from runtime.core.run.events import CallAdmitted, Compacted, Event, ToolReturned, ToolStarted
 from runtime.core.run.planning import CallModel, plan
@@ -63,7 +63,7 @@ def test_bytes_are_those_of_messages_arguments_and_blobs(less: int, due: bool) -
     parts = (frame.messages, [call.args for call in frame.calls])
     exactly = 2_000 + sum(len(json.dumps(part, separators=(",", ":"))) for part in parts)
     terms = CompactionOptions(bytes=exactly - less)
-    assert compaction.compaction_is_due(replace(frame, compaction=terms)) is due
+    assert frames.compaction_is_due(replace(frame, compaction=terms)) is due
 
 
 def test_compaction_keeps_input_summary_and_last_turn() -> None:
@@ -81,9 +81,9 @@ def test_compaction_keeps_input_summary_and_last_turn() -> None:
     assert (frame.turn, frame.state) == (3, FrameState.ASKING)
     assert (frame.attempt, frame.failures) == (1, 0)
     assert (now.frame("0.c1.0"), now.usage) == (other, {"tokens": 10})
-    assert not compaction.compaction_is_due(frame)  # or it would be summed up for ever
+    assert not frames.compaction_is_due(frame)  # or it would be summed up for ever
     once = fold(now, turn(4))
-    assert compaction.compaction_is_due(once.frame("0"))
+    assert frames.compaction_is_due(once.frame("0"))
     twice = fold(once, [summed(4, "three things were done")]).frame("0")
     assert [m["role"] for m in twice.messages] == ["input", "summary", "model", "results"]
     assert twice.messages[1]["content"] == "three things were done"
@@ -103,6 +103,6 @@ def test_a_single_message_may_give_way() -> None:
 
 @pytest.mark.parametrize(("turns", "until"), [(3, 0), (3, 3), (3, 4), (3, 6), (1, 1)])
 def test_only_at_the_last_reply(turns: int, until: int) -> None:
-    assert compaction.cut_point(after(0, FOUR).frame("0")) == 0
+    assert frames.cut_point(after(0, FOUR).frame("0")) == 0
     with pytest.raises(IllegalTransition):
         fold(after(turns, FOUR), [summed(until)])

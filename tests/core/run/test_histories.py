@@ -29,7 +29,7 @@ def _watched(table: Any, state: Any, trigger: str, *, subject: str) -> Any:
 @cache
 def every() -> list[Walk]:
     """Build the histories for the first test that asks, so that collecting the tests takes no time."""
-    modules = ("reducer", "calls", "frames", "gates", "compaction", "forks")
+    modules = ("reducer", "calls", "frames", "gates", "forks")
     with pytest.MonkeyPatch.context() as patch:
         for module in modules:
             patch.setattr(f"runtime.core.run.{module}.next_state", _watched)

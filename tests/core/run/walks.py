@@ -7,10 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.run import events, planning
-from runtime.core.run.compaction import cut_point, memory_is_due
 from runtime.core.run.continuation import Call, Continuation, FrameState, Phase
 from runtime.core.run.events import Event, GateOpened
 from runtime.core.run.forks import fork_document, is_quiescent
+from runtime.core.run.frames import cut_point, memory_is_due
 from runtime.core.run.gates import gate_of_call
 from runtime.core.run.planning import Command, plan
 from runtime.core.run.reducer import evolve, initial
