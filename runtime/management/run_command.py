@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from runtime.core.values.errors import CoreError
 from runtime.errors import Forbidden, InvalidInput, NoSuchRun, RequestError, RuntimeFault
 from runtime.ports.access import Actor
-from runtime.upkeep.old_runs import OldRuns
+from runtime.upkeep.retention import OldRuns
 
 
 def parse_run_id(text: str) -> UUID:

@@ -15,7 +15,7 @@ from runtime.core.values.errors import CoreError
 from runtime.errors import KeyMissing, ObjectStoreDown, Tampered, TooLarge
 from runtime.store import archived_runs, failpoints, pool
 from runtime.store.pool import Connection
-from runtime.upkeep import old_runs
+from runtime.upkeep import retention
 from runtime.upkeep.retention_rules import RetentionRule
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _STILL_HERE = f"""
     run.archived_at IS NULL
     AND NOT EXISTS (SELECT FROM runtime_archivedrun a WHERE a.run_id = run.id AND a.state = 'restored'
-        AND a.at > clock_timestamp() - {old_runs.DAYS} * interval '1 day')
+        AND a.at > clock_timestamp() - {retention.DAYS} * interval '1 day')
 """
 
 
@@ -34,9 +34,9 @@ def rules() -> tuple[RetentionRule, ...]:
     return configured
 
 
-def preview(connection: Connection) -> list[old_runs.OldRuns]:
+def preview(connection: Connection) -> list[retention.OldRuns]:
     """Return the runs that `enforce` would archive now, by agent and status."""
-    return old_runs.list_groups(connection, rules(), _STILL_HERE)
+    return retention.list_groups(connection, rules(), _STILL_HERE)
 
 
 def enforce(connection: Connection, stop: threading.Event) -> int:
@@ -46,7 +46,7 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
     """
     archived_runs.drop_restored(connection)
     archived = 0
-    for run in old_runs.yield_runs(connection, rules(), stop, _STILL_HERE):
+    for run in retention.yield_runs(connection, rules(), stop, _STILL_HERE):
         try:
             archived += archive_run(connection, run)
         except ObjectStoreDown as exc:

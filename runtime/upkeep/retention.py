@@ -1,4 +1,4 @@
-"""Erases the payloads of ended runs by the rules of the operator.
+"""Erases the payloads of ended runs by the rules of the operator, and lists the runs that are old enough for a rule.
 
 A run keeps its row without payloads, its gates, its audit rows, and its decisions with their digests and signatures.
 Retention verifies the journal before it deletes it, and writes a prune mark with a MAC that says where the journal
@@ -9,11 +9,15 @@ Each run is one transaction, so a process can stop between two runs.
 
 import logging
 import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
 
+from runtime.core.documents import external_call
 from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.store import archived_entries, archived_runs, pool, runs
@@ -32,11 +36,11 @@ from runtime.store.tables import (
     trigger_sources,
 )
 from runtime.store.workers import FORGET
-from runtime.upkeep import old_runs
 from runtime.upkeep.retention_rules import RetentionRule
 
 log = logging.getLogger(__name__)
 
+BATCH = 100  # runs of one query
 COLLECTED = 1_000  # blobs that one statement deletes
 
 _PRUNED = (
@@ -46,6 +50,33 @@ _PRUNED = (
     trigger_sources.prune_files,
 )
 
+# The days of the rule that applies to a run, NULL for never. retention_rules orders the rules.
+DAYS = """
+    (SELECT rule.days FROM unnest(%(agents)s::text[], %(statuses)s::text[], %(days)s::int[])
+        WITH ORDINALITY AS rule(agent, status, days, place)
+     WHERE (rule.agent IS NULL OR rule.agent = run.agent)
+        AND (rule.status IS NULL OR rule.status = run.status)
+     ORDER BY rule.place LIMIT 1)
+"""
+_OLD = f"""
+    run.ended_at < clock_timestamp() - %(least)s * interval '1 day' AND run.removed_at IS NULL
+    AND run.legal_hold IS NULL
+    AND run.ended_at < clock_timestamp() - {DAYS} * interval '1 day'
+    AND (run.agent <> '{external_call.AGENT}' OR run.ended_at < clock_timestamp() - interval '1 day'
+        * CASE run.status WHEN 'failed' THEN {external_call.FAILED_KEPT_DAYS} ELSE {external_call.KEPT_DAYS} END)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldRuns:
+    """Ended runs of one agent and status that are old enough, and the earliest end among them."""
+
+    agent: str
+    status: str
+    days: int
+    runs: int
+    earliest: datetime
+
 
 def rules() -> tuple[RetentionRule, ...]:
     """Return the operator's retention rules."""
@@ -53,9 +84,9 @@ def rules() -> tuple[RetentionRule, ...]:
     return configured
 
 
-def preview(connection: Connection) -> list[old_runs.OldRuns]:
+def preview(connection: Connection) -> list[OldRuns]:
     """Return the runs that `enforce` would erase now, by agent and status."""
-    return old_runs.list_groups(connection, rules())
+    return list_groups(connection, rules())
 
 
 def enforce(connection: Connection, stop: threading.Event) -> int:
@@ -64,7 +95,7 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
     It also deletes the rows of old workers, unreferenced blobs, and old external events.
     """
     connection.execute(FORGET)
-    removed = sum(_erase_one(run) for run in old_runs.yield_runs(connection, rules(), stop))
+    removed = sum(_erase_one(run) for run in yield_runs(connection, rules(), stop))
     while not stop.is_set() and blobs.collect(connection, COLLECTED) == COLLECTED:
         pass
     for prune in _PRUNED:
@@ -105,9 +136,70 @@ def erase(run: UUID, *, waits: bool = True) -> bool:
     return True
 
 
+def list_groups(
+    connection: Connection, rules: tuple[RetentionRule, ...], but: str = "TRUE"
+) -> list[OldRuns]:
+    """Return the runs that are old enough now and meet the condition `but`, by agent and status."""
+    parameters = _parameters(rules)
+    if parameters is None:
+        return []
+    rows = connection.execute(
+        f"""
+        SELECT agent, status, {DAYS}, count(*), min(ended_at) FROM runtime_run run WHERE {_OLD} AND {but}
+        GROUP BY agent, status ORDER BY agent, status
+        """,
+        parameters,
+    )
+    return [
+        OldRuns(agent=agent, status=status, days=days, runs=count, earliest=earliest)
+        for agent, status, days, count, earliest in rows.fetchall()
+    ]
+
+
+def yield_runs(
+    connection: Connection,
+    rules: tuple[RetentionRule, ...],
+    stop: threading.Event,
+    but: str = "TRUE",
+) -> Iterator[UUID]:
+    """Yield the runs of `list_groups`, the oldest first, until `stop`. A run that stays is not yielded again."""
+    parameters = _parameters(rules)
+    after: datetime | None = None
+    while parameters is not None and not stop.is_set():
+        rows = connection.execute(
+            f"""
+            SELECT id, ended_at FROM runtime_run run
+            WHERE {_OLD} AND {but} AND (%(after)s::timestamptz IS NULL OR run.ended_at > %(after)s)
+            ORDER BY ended_at LIMIT %(batch)s
+            """,
+            {**parameters, "after": after, "batch": BATCH},
+        )
+        batch = rows.fetchall()
+        for run, _ in batch:
+            if stop.is_set():
+                return
+            yield run
+        if len(batch) < BATCH:
+            return
+        after = batch[-1][1]
+
+
 def _erase_one(run: UUID) -> bool:
     try:
         return erase(run, waits=False)  # another sweeper may have locked the run
     except (Tampered, KeyMissing) as exc:
         log.critical("Run %s: keeps its payloads, it does not verify: %s", run, exc)
         return False
+
+
+def _parameters(rules: tuple[RetentionRule, ...]) -> dict[str, object] | None:
+    """Return the parameters of the rules; None if no rule names days."""
+    days = [rule.days for rule in rules if rule.days is not None]
+    if not days:
+        return None
+    return {
+        "agents": [rule.agent for rule in rules],
+        "statuses": [rule.status for rule in rules],
+        "days": [rule.days for rule in rules],
+        "least": min(days),
+    }

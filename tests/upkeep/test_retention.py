@@ -23,7 +23,7 @@ from runtime.models import JournalEntry, Pruning, Run, StoredBlob
 from runtime.ports.approvals import NotConfirmed
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
-from runtime.upkeep import old_runs, retention, sweeper
+from runtime.upkeep import retention, sweeper
 from runtime.upkeep.retention_rules import parse
 from tests.support.calls import around
 from tests.support.engine import bodies
@@ -175,7 +175,7 @@ def test_an_unverifiable_run_keeps_its_payloads_and_stops_no_other(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(old_runs, "BATCH", 1)
+    monkeypatch.setattr(retention, "BATCH", 1)
     broken, sound = ended(target, days=32), ended(target, days=31)
     JournalEntry.objects.filter(run_id=broken).update(body="{}")
     tried: list[UUID] = []
