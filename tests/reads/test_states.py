@@ -9,7 +9,7 @@ import pytest
 
 from runtime.core.run.events import Event
 from runtime.core.run.reducer import Entry
-from runtime.reads import state_at
+from runtime.reads import entries
 from runtime.reads.journal import JournalLine, Remaining, latest
 from runtime.reads.run_page import usage_of
 from tests.core.run.events import AT, begun, opened
@@ -37,13 +37,13 @@ WHOLE = Remaining(run=RUN, lines=LINES)
     "shown",
     [
         lambda: usage_of(latest(WHOLE.start, WHOLE.lines)),
-        lambda: state_at.state_after(RUN, len(LINES)),
+        lambda: entries.state_after(RUN, len(LINES)),
     ],
 )
 def test_not_all_states_of_a_long_run_are_in_memory_at_once(
     shown: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_at, "remaining", lambda *_, **__: WHOLE)
+    monkeypatch.setattr(entries, "remaining", lambda *_, **__: WHOLE)
     tracemalloc.start()
     try:
         assert shown()

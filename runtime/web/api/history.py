@@ -14,9 +14,9 @@ from runtime.control.forks import fork
 from runtime.control.interventions import release
 from runtime.errors import NoSuchEntry
 from runtime.ports import wiring
-from runtime.reads import state_at
+from runtime.reads import entries
+from runtime.reads.entries import StateAt, StateChange
 from runtime.reads.runs import RunDetail
-from runtime.reads.state_at import StateAt, StateChange
 from runtime.store.tables.jobs import JobRow, ReplayRow
 from runtime.web.api.runs import RunOut
 from runtime.web.requests import Authenticated, Body, Reason, raw_body, with_example
@@ -113,7 +113,7 @@ def verify_run(request: Authenticated, run: UUID) -> verification.Verification:
 def read_run_at(request: Authenticated, run: UUID, position: int) -> StateAt:
     """Read the state of the run after an entry, and the changes by it; for admins."""
     detail = readable_whole(run, request.auth)
-    past = state_at.state_after(run, position) if position <= detail.position else None
+    past = entries.state_after(run, position) if position <= detail.position else None
     if past is None:
         raise NoSuchEntry
     return past
