@@ -13,18 +13,24 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from runtime.core.documents.budget_text import name_of, to_text, unit_of
 from runtime.core.run.accounting import active_seconds
 from runtime.core.run.continuation import Continuation, RunStatus
 from runtime.core.run.events import Remembered
-from runtime.core.values.budgets import Amount, BudgetLimits, Limit, Spent
+from runtime.core.values.budgets import (
+    Amount,
+    BudgetLimits,
+    Limit,
+    Spent,
+    name_of,
+    to_text,
+    unit_of,
+)
 from runtime.core.values.ids import depth_of
 from runtime.models import Gate
 from runtime.ports import wiring
 from runtime.reads.journal import Remaining, latest, read, remaining
 from runtime.reads.runs import RunDetail
-from runtime.reads.step_map import StepMap, map_of
-from runtime.reads.timeline import Timeline, rows_of_step, timeline_of
+from runtime.reads.timeline import StepMap, Timeline, map_of, rows_of_step, timeline_of
 from runtime.reads.trace.calls import CallRecord
 from runtime.reads.trace.fold import Trace, fold
 from runtime.reads.trace.frames import FrameMessage

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from runtime.reads.step_map import RowFilter, StepMap, map_of
+from runtime.reads.timeline import RowFilter, StepMap, map_of
 from runtime.reads.trace.span import Span, SpanKind, SpanState, Usage
 
 AT = datetime(2026, 11, 29, tzinfo=UTC)

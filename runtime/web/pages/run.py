@@ -22,19 +22,19 @@ from runtime.ports.access import Actor
 from runtime.reads import (
     agent_picture,
     blobs,
+    entries,
     outcomes,
     run_page,
     runs,
-    state_at,
-    step_map,
     suspects,
     threads,
+    timeline,
     workers,
 )
 from runtime.reads.filters import MAX_SEARCH
 from runtime.reads.run_page import RunHistory
 from runtime.reads.runs import PendingRequests, RunDetail
-from runtime.reads.step_map import RowFilter, StepMap
+from runtime.reads.timeline import RowFilter, StepMap
 from runtime.reads.transcript import Transcript
 from runtime.triggers import listing
 from runtime.web.pages import query_params
@@ -72,7 +72,7 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     actor = actor_of(request)
     detail = readable(run, actor)
     # Positions are eight-byte integers; larger numbers name no entry.
-    past = state_at.state_after(run, position) if position <= detail.position else None
+    past = entries.state_after(run, position) if position <= detail.position else None
     if past is None:
         raise Http404
     context = {
@@ -194,7 +194,7 @@ def _read_map(request: HttpRequest, history: RunHistory) -> dict[str, Any]:
     steps = history.steps
     indexes = steps.matches(RowFilter(choice) if choice else None, text)
     at = _page_of_step(steps, indexes, request.GET.get("step", ""))
-    piece = _piece(request, indexes, _choice_parameters(choice, text), size=step_map.ROWS, at=at)
+    piece = _piece(request, indexes, _choice_parameters(choice, text), size=timeline.ROWS, at=at)
     return {
         **piece,
         "rows": steps.rows(piece["items"]),
@@ -239,7 +239,7 @@ def _encoded(keep: dict[str, str]) -> str:
 def _page_of_step(steps: StepMap, indexes: Sequence[int], step: str) -> int | None:
     """Return the page with the last row of a step; None if no page has one."""
     places = [n for n, index in enumerate(indexes) if step and steps.spans[index].step == step]
-    return places[-1] // step_map.ROWS + 1 if places else None
+    return places[-1] // timeline.ROWS + 1 if places else None
 
 
 def _piece(
