@@ -27,8 +27,8 @@ from agents.sdk.spec import (
     ToolSpec,
     positive,
 )
-from runtime.core.documents.budget_text import InvalidBudget, budget_of
 from runtime.core.values import budgets
+from runtime.core.values.budgets import InvalidBudget, budget_of
 from runtime.core.values.call_options import (
     MODEL_DEADLINE,
     MODEL_RETRIES,

@@ -12,7 +12,7 @@ from agents.sdk.spec import AgentSpec
 from agents.testing.scripted_models import ScriptedModel, with_models
 from agents.testing.worker import BEGINNING, MemoryWorker, ToolCall
 from runtime.control.edit import edit, is_previewed
-from runtime.core.documents import blobs, budget_text
+from runtime.core.documents import blobs
 from runtime.core.documents.blobs import blob_of
 from runtime.core.documents.codec import decode_entry
 from runtime.core.run import events as e
@@ -26,6 +26,7 @@ from runtime.core.run.events import (
     RunStarted,
     WaitStarted,
 )
+from runtime.core.values import budgets
 from runtime.core.values.budgets import NO_LIMITS
 from runtime.core.values.enums import Decision, Edit, Verdict
 from runtime.core.values.ids import ROOT
@@ -176,9 +177,7 @@ class Flow:
         """Continue a stopped agent. At a limit gate, pass the increase: `turns=5`, None for no limit."""
         gate = self._gate(None)
         if gate.kind.is_limit:
-            budget_text.granted(
-                granted, {budget_text.NAMES[row["limit"]] for row in gate.args["limits"]}
-            )
+            budgets.granted(granted, {budgets.NAMES[row["limit"]] for row in gate.args["limits"]})
         return self._decide(Verdict.CONTINUE, None, result=granted or None)
 
     def stop(self, reason: str) -> Self:

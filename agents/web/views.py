@@ -22,8 +22,7 @@ from agents.catalogue.queries import AgentView
 from agents.models import FormSubmission
 from agents.sdk import inputs
 from runtime.control.start import start as start_run
-from runtime.core.documents.budget_text import NAMES, from_form, to_text, unit_of
-from runtime.core.values.budgets import BudgetLimits
+from runtime.core.values.budgets import NAMES, BudgetLimits, from_form, to_text, unit_of
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_schema import Property, example_of, parts
 from runtime.core.values.limits import MAX_KEY

@@ -39,8 +39,8 @@ from approvals.rules import roles
 from approvals.signed import audit
 from runtime.control.access import validate_text
 from runtime.core.documents import external_call
-from runtime.core.documents.budget_text import NAMES, InvalidBudget, from_form, granted, unit_of
 from runtime.core.run.continuation import MAX_REVISIONS
+from runtime.core.values.budgets import NAMES, InvalidBudget, from_form, granted, unit_of
 from runtime.core.values.enums import Decision, Edit, GateKind, Verdict
 from runtime.core.values.limits import MAX_REASON
 from runtime.core.values.verdicts import STARTS_CALL, VERDICTS, VERDICTS_AT

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from runtime.core.documents.budget_text import InvalidBudget, budget_of, from_form
-from runtime.core.values.budgets import BudgetLimits
+from runtime.core.values.budgets import BudgetLimits, InvalidBudget, budget_of, from_form
 
 BUDGET_PREFIX = "SIGNOFF_BUDGET_"
 BUDGET_NAMES = ("turns", "tokens", "usd", "seconds")

@@ -17,11 +17,11 @@ from django.conf import settings
 
 from runtime import broker
 from runtime.control.access import atomic, notify
-from runtime.core.documents import budget_text
 from runtime.core.documents.blobs import Blob, blob_of, memory_body, memory_text
 from runtime.core.run.continuation import Continuation, Phase, merge_people, steered_by
 from runtime.core.run.events import Completed, Event, MessageReceived, Remembered, RunStarted
 from runtime.core.run.reducer import Entry, step
+from runtime.core.values import budgets
 from runtime.core.values.budgets import NO_LIMITS, BudgetLimits
 from runtime.core.values.errors import CoreError
 from runtime.core.values.json_values import is_equal, require_json
@@ -59,7 +59,7 @@ def start(
 ) -> Started:
     """Start a run of a published agent.
 
-    `budget` limits this run, as `budget_text.budget_of` reads it. It can only lower the installation's limits. `makers`
+    `budget` limits this run, as `budgets.budget_of` reads it. It can only lower the installation's limits. `makers`
     are people besides the actor who brought it about. A run in a `thread` remembers what its agent says.
     Raise, in this order: Forbidden; NotJson; UnknownAgent; InvalidInput naming the field of `input`,
     `business_key`, `thread` or the limit of `budget`; BusinessKeyConflict.
@@ -142,8 +142,8 @@ def budget_for_run(requested: object) -> BudgetLimits | None:
     """Return the lower of the requested limits and the installation's. Raise InvalidInput."""
     installation_limits: BudgetLimits | None = settings.SIGNOFF_BUDGET
     try:
-        return budget_text.within(budget_text.budget_of(requested), installation_limits)
-    except budget_text.InvalidBudget as exc:
+        return budgets.within(budgets.budget_of(requested), installation_limits)
+    except budgets.InvalidBudget as exc:
         raise InvalidInput(f"budget.{exc.name}" if exc.name else "budget", exc.detail) from exc
 
 

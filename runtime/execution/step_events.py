@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from runtime.core.documents import external_call
-from runtime.core.documents.budget_text import InvalidBudget, granted, name_of, to_text, words_of
 from runtime.core.run.continuation import (
     Call,
     Continuation,
@@ -34,7 +33,15 @@ from runtime.core.run.events import (
     WaitStarted,
 )
 from runtime.core.run.planning import OpenFrame, StartWait
-from runtime.core.values.budgets import ExhaustedLimit, Limit
+from runtime.core.values.budgets import (
+    ExhaustedLimit,
+    InvalidBudget,
+    Limit,
+    granted,
+    name_of,
+    to_text,
+    words_of,
+)
 from runtime.core.values.enums import Decision, GateKind, Verdict
 from runtime.core.values.ids import ROOT
 from runtime.core.values.json_values import sha256_of

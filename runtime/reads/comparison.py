@@ -7,9 +7,8 @@ from enum import StrEnum
 from typing import Any
 
 from runtime.core.documents import codec
-from runtime.core.documents.budget_text import to_text
 from runtime.core.run.reducer import Entry
-from runtime.core.values.budgets import Limit
+from runtime.core.values.budgets import Limit, to_text
 from runtime.ports import wiring
 from runtime.reads.entries import Paths, paths_of, texts_of
 from runtime.reads.journal import JournalLine, Remaining, remaining

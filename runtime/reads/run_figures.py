@@ -18,10 +18,9 @@ from django.db import connection
 from django.db.models import F, Q, QuerySet, Sum
 from pydantic import TypeAdapter, ValidationError
 
-from runtime.core.documents.budget_text import to_text
 from runtime.core.run.continuation import RunStatus
 from runtime.core.run.retries import RateLimitWait
-from runtime.core.values.budgets import Limit
+from runtime.core.values.budgets import Limit, to_text
 from runtime.models import DailyRuns, DailyUsage, Run, RunUsage
 from runtime.ports import wiring
 from runtime.reads.filters import TABS

@@ -8,8 +8,7 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from runtime.core.documents.budget_text import to_text
-from runtime.core.values.budgets import MICROS, Limit
+from runtime.core.values.budgets import MICROS, Limit, to_text
 from runtime.web.display import escape_visible
 
 register = template.Library()

@@ -6,11 +6,11 @@ TRUTH = "only its truth is asked"
 
 EQUIVALENT = {
     ("transitions", "'S'", "TypeVar"): "the type checker's name alone",
-    ("budget_text", "'.'", 'rstrip("0").rstrip(".")'): NO_MARK,
-    ("budget_text", "'0'", '.rstrip("0")'): NO_MARK,
-    ("budget_text", r"'\\d{1,15}'", r'if re.fullmatch(r"\d{1,15}"'): LAZY,
-    ("budget_text", r"'\\d{1,15}\\.\\d{1,3}'", 'name == "seconds"'): LAZY,
-    ("budget_text", r"'\\d{1,12}(\\.\\d+)?'", "isinstance(value, str)"): LAZY,
+    ("budgets", "'.'", 'rstrip("0").rstrip(".")'): NO_MARK,
+    ("budgets", "'0'", '.rstrip("0")'): NO_MARK,
+    ("budgets", r"'\\d{1,15}'", r'if re.fullmatch(r"\d{1,15}"'): LAZY,
+    ("budgets", r"'\\d{1,15}\\.\\d{1,3}'", 'name == "seconds"'): LAZY,
+    ("budgets", r"'\\d{1,12}(\\.\\d+)?'", "isinstance(value, str)"): LAZY,
     ("forks", "return False", ""): TRUTH,
     ("continuations", "return False", ""): TRUTH,
     ("ids", "1", "call[1:].split"): "of the parts only the first is taken",

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.documents import budget_text, codec, continuations, export_file
+from runtime.core.documents import codec, continuations, export_file
 from runtime.core.documents.blobs import blob_refs
 from runtime.core.run import continuation, retries
 from runtime.core.run.events import EVENT_TYPES
@@ -76,7 +76,7 @@ def test_numbers_and_names_that_people_rely_on() -> None:
     assert (continuation.MAX_DENIALS, continuation.MAX_SAME_REPLIES) == (3, 5)
     assert (budgets.MICROS, budgets.REPLY_TOKENS) == (1_000_000, 4_096)
     most = [1_000_000, 1_000_000, 1_000_000_000_000, 1_000_000_000_000, 31_622_400, 16]
-    assert [budget_text.MAX[limit] for limit in Limit] == most
+    assert [budgets.MAX[limit] for limit in Limit] == most
     assert {"setup", "request"} == retries.PERMANENT
     assert {"limit", "provider", "reply", "network", "time"} == retries.FALLBACK_CAUSES
     assert limits.JSON_DEPTH == 64

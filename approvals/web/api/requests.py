@@ -23,7 +23,7 @@ from approvals.rules.unusual_values import UnusualKind, UnusualValue
 from approvals.signed.votes import Cast
 from approvals.web import time_zone as zones
 from approvals.web.api.ids import id_of
-from runtime.core.documents.budget_text import NAMES
+from runtime.core.values.budgets import NAMES
 from runtime.core.values.enums import GateKind
 from runtime.core.values.verdicts import VERDICTS_AT
 from runtime.errors import ObjectStoreDown

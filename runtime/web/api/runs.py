@@ -14,7 +14,7 @@ from runtime.control.access import readable, readable_whole
 from runtime.control.interventions import cancel, pause, resume, retry, send_message
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.control.start import start
-from runtime.core.documents.budget_text import NAMES
+from runtime.core.values.budgets import NAMES
 from runtime.core.values.limits import MAX_KEY, MAX_MESSAGE
 from runtime.ports import wiring
 from runtime.reads import blobs, entries, outcomes, run_figures, run_page, runs, workers

@@ -6,10 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.core.documents.budget_text import (
+from runtime.core.values.budgets import (
     MAX,
     NAMES,
+    Amount,
+    BudgetLimits,
+    ExhaustedLimit,
     InvalidBudget,
+    Limit,
     budget_of,
     from_form,
     granted,
@@ -18,7 +22,6 @@ from runtime.core.documents.budget_text import (
     within,
     words_of,
 )
-from runtime.core.values.budgets import Amount, BudgetLimits, ExhaustedLimit, Limit
 
 WHOLE = {
     name: st.integers(1, int(MAX[limit]))
