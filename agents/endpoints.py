@@ -102,7 +102,10 @@ def provider_of(model: str) -> str:
 def missing(model: str, providers: Mapping[str, Endpoint]) -> Missing | None:
     """Return the variable that must be set before this model can be called, or None."""
     name = provider_of(model)
-    endpoint = providers.get(name) or _unset(name)
+    # Without variables, a provider needs an address unless its name is that of a kind.
+    endpoint = providers.get(name) or Endpoint(
+        name=name, kind=ProviderKind(name) if name in tuple(ProviderKind) else ProviderKind.VLLM
+    )
     url, key = OWN_VARIABLES.get(name) or (
         f"{PREFIX}{name.upper()}_URL",
         f"{PREFIX}{name.upper()}_KEY",
@@ -112,10 +115,3 @@ def missing(model: str, providers: Mapping[str, Endpoint]) -> Missing | None:
     if endpoint.needs_key and not endpoint.key:
         return Missing(variable=key, may_be_file=True)
     return None
-
-
-def _unset(name: str) -> Endpoint:
-    """Describe a provider without variables. Unless its name is that of a kind, it needs an address."""
-    return Endpoint(
-        name=name, kind=ProviderKind(name) if name in tuple(ProviderKind) else ProviderKind.VLLM
-    )

@@ -80,7 +80,18 @@ def survey(modules: Iterable[str], folder: str = "") -> Survey:
             if mistake.location
             not in {earlier.location for earlier in mistakes if earlier.location}
         ]
-    agents, twice = _by_name(sources)
+    agents: dict[str, AgentSpec] = {}
+    homes: dict[str, str] = {}
+    twice: list[Mistake] = []
+    for source in sources:
+        for agent in (member for root in source.agents for member in family(root)):
+            home = homes.setdefault(agent.name, source.module)
+            if agents.setdefault(agent.name, agent) is not agent:
+                problem = (
+                    f"two agents are named {agent.name}: one in {home}, one in {source.module}"
+                )
+                twice.append(Mistake(module=source.module, location=source.file, problem=problem))
+
     return Survey(
         registry=Registry(agents=agents), sources=tuple(sources), mistakes=(*mistakes, *twice)
     )
@@ -121,22 +132,6 @@ def _hidden(module: ModuleType, reading: ImportedModule) -> str:
     top = Path(reading.folder, module.__name__.partition(".")[0])
     paths = [path for path in (top.with_suffix(".py"), top / "__init__.py") if path.exists()]
     return f", and is found before {paths[0]}: give yours another name" if paths else ""
-
-
-def _by_name(sources: Iterable[AgentModule]) -> tuple[dict[str, AgentSpec], list[Mistake]]:
-    """Return the agents by name, and a mistake for each name used twice."""
-    agents: dict[str, AgentSpec] = {}
-    homes: dict[str, str] = {}
-    twice = []
-    for source in sources:
-        for agent in (member for root in source.agents for member in family(root)):
-            home = homes.setdefault(agent.name, source.module)
-            if agents.setdefault(agent.name, agent) is not agent:
-                problem = (
-                    f"two agents are named {agent.name}: one in {home}, one in {source.module}"
-                )
-                twice.append(Mistake(module=source.module, location=source.file, problem=problem))
-    return agents, twice
 
 
 def family(agent: AgentSpec) -> Iterator[AgentSpec]:

@@ -314,7 +314,23 @@ def publish(registry: Registry) -> None:
     # Ordered by name, so that two workers lock the rows in the same order.
     agents = sorted(registry.agents.values(), key=lambda agent: agent.name)
     PublishedAgent.objects.bulk_create(
-        [_row(agent) for agent in agents],
+        [
+            PublishedAgent(
+                name=agent.name,
+                title=agent.title,
+                description=agent.description,
+                fingerprint=agent.fingerprint,
+                input_schema=agent.input_schema,
+                tools=[_tool(agent, tool) for tool in agent.all_tools],
+                subagents=[child.name for child in agent.subagents],
+                steps=None if agent.steps is None else list(agent.steps),
+                thread_memory=None
+                if agent.thread_memory is None
+                else agent.thread_memory.definition,
+                published_at=Now(),
+            )
+            for agent in agents
+        ],
         update_conflicts=True,
         unique_fields=["name"],
         update_fields=PUBLISHED,
@@ -376,21 +392,6 @@ def _published_change(before: PublishedVersion, after: PublishedVersion) -> Publ
         after=after.fingerprint,
         published_at=after.published_at,
         changes=changes(before.definition, after.definition),
-    )
-
-
-def _row(agent: AgentSpec) -> PublishedAgent:
-    return PublishedAgent(
-        name=agent.name,
-        title=agent.title,
-        description=agent.description,
-        fingerprint=agent.fingerprint,
-        input_schema=agent.input_schema,
-        tools=[_tool(agent, tool) for tool in agent.all_tools],
-        subagents=[child.name for child in agent.subagents],
-        steps=None if agent.steps is None else list(agent.steps),
-        thread_memory=None if agent.thread_memory is None else agent.thread_memory.definition,
-        published_at=Now(),
     )
 
 

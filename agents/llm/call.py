@@ -107,20 +107,16 @@ def _at_once(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFail
     except KeyMissing as exc:
         failure = _waits_for_key(agent, request, exc)
     except Exception as exc:
-        failure = _failed_at_once(agent, request, exc)
+        # No model is to blame if a script failed, or the reply that a person gave.
+        error = type(exc).__name__ if agent.keeps_secrets else describe_exception(exc)
+        if request.fork_reply:
+            error = plain(f"the reply that a person gave cannot be read: {error}")
+        # A traceback may quote the request: where there may be secrets in it, it is left out.
+        cause = None if agent.keeps_secrets or request.fork_reply else exc
+        log.warning(_FAILED, agent.name, request.run, error, exc_info=cause)
+        is_late = isinstance(exc, TimeoutError) and not request.fork_reply  # a script may try again
+        failure = make_failure(error, FailureCause.TIME if is_late else FailureCause.REQUEST)
     return failure if request.fork_reply else replace(failure, model=agent.model_name)
-
-
-def _failed_at_once(agent: AgentSpec, request: ModelRequest, exc: Exception) -> ModelFailure:
-    """Return the failure of a script, or of the reply that a person gave: no model is to blame for that one."""
-    error = type(exc).__name__ if agent.keeps_secrets else describe_exception(exc)
-    if request.fork_reply:
-        error = plain(f"the reply that a person gave cannot be read: {error}")
-    # A traceback may quote the request: where there may be secrets in it, it is left out.
-    cause = None if agent.keeps_secrets or request.fork_reply else exc
-    log.warning(_FAILED, agent.name, request.run, error, exc_info=cause)
-    is_late = isinstance(exc, TimeoutError) and not request.fork_reply  # a script may try again
-    return make_failure(error, FailureCause.TIME if is_late else FailureCause.REQUEST)
 
 
 def _waits_for_key(agent: AgentSpec, request: ModelRequest, exc: KeyMissing) -> ModelFailure:
@@ -217,24 +213,20 @@ class _ModelCall:
             self.conversation = _conversation(agent, request)
             self.refused = providers.refused_settings(self.model)
             self.client = providers.model_of(self.model, self.refused)
-            return self._acquire()
+            if self.rate_limits is None:
+                return None
+            longest = longest_wait(self.agent.retry) if self.fallback else math.inf
+            match self.rate_limits.acquire(self.model, self.request.queue_number, longest):
+                case RateLimited() as wait:
+                    return wait
+                case WaitTooLong(seconds=seconds):
+                    error = f"{self.model} was not asked: its provider wants fewer requests"
+                    return self._complete(make_failure(error, FailureCause.LIMIT, seconds))
+                case permit:
+                    self.permit = permit
+                    return None
         except Exception as exc:
             return self._failure(exc)
-
-    def _acquire(self) -> RateLimited | ModelFailure | None:
-        """Return None if the model may be called now, a failure if its fallback is to be called instead."""
-        if self.rate_limits is None:
-            return None
-        longest = longest_wait(self.agent.retry) if self.fallback else math.inf
-        match self.rate_limits.acquire(self.model, self.request.queue_number, longest):
-            case RateLimited() as wait:
-                return wait
-            case WaitTooLong(seconds=seconds):
-                error = f"{self.model} was not asked: its provider wants fewer requests"
-                return self._complete(make_failure(error, FailureCause.LIMIT, seconds))
-            case permit:
-                self.permit = permit
-                return None
 
     async def make(self, stop: event_loop.Stop, deliver: Callable[[Outcome], None]) -> None:
         """Call the model, and deliver its answer or a failure."""
@@ -242,22 +234,18 @@ class _ModelCall:
         try:
             self.conversation = fit(self.conversation)
             reply = await event_loop.within(self.request.deadline, self._exchange(), stop)
-            outcome = self._answer(reply)
+            reply = mend(replace(reply, usage=complete_usage(reply, self.request_tokens)))
+            as_text = _wants_text(self.request)
+            # A summary of the memory is as long as it may be: its beginning is worth keeping.
+            require_whole(reply, as_text=as_text, may_be_cut=self.request.memory_tokens > 0)
+            answer = from_provider(self.agent, reply, model=self.model, summary=as_text)
+            if self.request.summary and len(answer.text) > MAX_SUMMARY:
+                raise UnusableReply(f"wrote a summary of more than {MAX_SUMMARY} characters")
+            outcome = replace(answer, fallback=self.fallback)
         except Exception as exc:
             outcome = self._failure(exc)
         await self._report(outcome)
         deliver(outcome)
-
-    def _answer(self, reply: ModelResponse) -> ModelAnswer:
-        """Read a reply. Raise BrokenOff or Unusable."""
-        reply = mend(replace(reply, usage=complete_usage(reply, self.request_tokens)))
-        as_text = _wants_text(self.request)
-        # A summary of the memory is as long as it may be: its beginning is worth keeping.
-        require_whole(reply, as_text=as_text, may_be_cut=self.request.memory_tokens > 0)
-        answer = from_provider(self.agent, reply, model=self.model, summary=as_text)
-        if self.request.summary and len(answer.text) > MAX_SUMMARY:
-            raise UnusableReply(f"wrote a summary of more than {MAX_SUMMARY} characters")
-        return replace(answer, fallback=self.fallback)
 
     async def _report(self, outcome: ModelAnswer | ModelFailure) -> None:
         """Tell the provider's answer to the rate limits and the outages, which other calls read."""
@@ -321,7 +309,14 @@ class _ModelCall:
         agent, request = self.agent, self.request
         tools = tools_of(agent, summary=request.summary, as_text=request.inquiry is not None)
         self.request_tokens = estimate_request(self.conversation, tools.tool_defs.values())
-        settings = _settings(agent, request)
+        settings = ModelSettings(timeout=request.deadline)
+        if request.inquiry is not None:
+            # The tools stay: replies in the request have called them.
+            settings["tool_choice"] = "none"
+        if agent.temperature is not None:
+            settings["temperature"] = agent.temperature
+        if (limit := request.memory_tokens or agent.max_tokens) is not None:
+            settings["max_tokens"] = limit
         options: Any = {"model_request_parameters": tools, "model_settings": settings}
         if not providers.streams(self.model):
             reply = await model_request(self.client, self.conversation, **options)
@@ -389,14 +384,3 @@ def text_to_store(agent: AgentSpec, text: str) -> str:
 def _wants_text(request: ModelRequest) -> bool:
     """Say whether the reply is read as text, even if the agent's result is typed."""
     return request.summary or request.inquiry is not None
-
-
-def _settings(agent: AgentSpec, request: ModelRequest) -> ModelSettings:
-    settings = ModelSettings(timeout=request.deadline)
-    if request.inquiry is not None:
-        settings["tool_choice"] = "none"  # the tools stay: replies in the request have called them
-    if agent.temperature is not None:
-        settings["temperature"] = agent.temperature
-    if (limit := request.memory_tokens or agent.max_tokens) is not None:
-        settings["max_tokens"] = limit
-    return settings

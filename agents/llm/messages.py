@@ -37,7 +37,7 @@ from agents.sdk import inputs
 from agents.sdk import scripts as texts
 from agents.sdk.spec import FINAL_ANSWER, PIN, AgentSpec, ToolSpec
 from runtime.core.documents.blobs import begins
-from runtime.core.run.continuation import Call, CutReply, PlanItem
+from runtime.core.run.continuation import Call, PlanItem
 from runtime.core.values.files import file_of
 from runtime.keyring import sealing
 from runtime.ports import effects
@@ -75,34 +75,27 @@ def to_provider(
                 reply_calls = _last_calls(conversation)
                 parts = [_result(agent, reply_calls, result) for result in message["results"]]
             case _:
-                parts = [*_memory(message), _prompt(message)]
+                match message["role"]:
+                    case "input":
+                        text = json.dumps(message["content"], ensure_ascii=False)
+                    case "summary":
+                        text = f"{texts.SUMMARY}{sealing.open_text(message['content'])}"
+                    case "message":
+                        text = f"{texts.MESSAGE}{message['by']}: {message['content']}"
+                    case "question":
+                        call = f"{message['tool']} ({message['call']})"
+                        question = f"{message['by']}{texts.ASKS}{message['content']}"
+                        text = f"{texts.QUESTION}{texts.ANSWER_IT}{call}. {question}"
+                    case role:
+                        raise ValueError(f"a frame has no messages of role {role}")
+                parts = [UserPromptPart(content=text)]
+                if memory := message.get("memory"):
+                    # Each text is a line of JSON, so none can pass for two.
+                    entries = map(_describe_memory, memory)
+                    lines = [json.dumps(entry, ensure_ascii=False) for entry in entries]
+                    parts.insert(0, UserPromptPart(content=texts.MEMORY + "\n".join(lines)))
         conversation.append(ModelRequest(parts=parts, instructions=instructions))
     return conversation
-
-
-def _prompt(message: dict[str, Any]) -> UserPromptPart:
-    """Word a message that is neither a reply nor the results of its calls."""
-    match message["role"]:
-        case "input":
-            text = json.dumps(message["content"], ensure_ascii=False)
-        case "summary":
-            text = f"{texts.SUMMARY}{sealing.open_text(message['content'])}"
-        case "message":
-            text = f"{texts.MESSAGE}{message['by']}: {message['content']}"
-        case "question":
-            call = f"{message['tool']} ({message['call']})"
-            question = f"{message['by']}{texts.ASKS}{message['content']}"
-            text = f"{texts.QUESTION}{texts.ANSWER_IT}{call}. {question}"
-        case role:
-            raise ValueError(f"a frame has no messages of role {role}")
-    return UserPromptPart(content=text)
-
-
-def _memory(message: dict[str, Any]) -> list[UserPromptPart]:
-    """Return what the run remembers of earlier ones. Each text is a line of JSON, so none can pass for two."""
-    memory = message.get("memory", ())
-    lines = [json.dumps(_describe_memory(entry), ensure_ascii=False) for entry in memory]
-    return [UserPromptPart(content=texts.MEMORY + "\n".join(lines))] if lines else []
 
 
 _AUTHOR = {"answered": {"answered_by": "you"}, "summary": {"summed_up_by": "you"}}
@@ -187,7 +180,13 @@ def build_endings(agent: AgentSpec, request: effects.ModelRequest) -> list[Model
     elif request.summary:
         contents.append(texts.SUM_UP)
     if request.cut is not None:
-        contents.append(_describe_cut(request.cut))
+        facts = {
+            "cut_by": texts.CUT_BY[request.cut.cause],
+            "beginning": sealing.open_text(request.cut.text),
+            "cut_after_tokens": request.cut.tokens,
+            "since": request.cut.since.isoformat(timespec="seconds"),
+        }
+        contents.append(f"{texts.CUT}{json.dumps(facts, ensure_ascii=False)}")
     if request.todo and any(item.state != "done" for item in request.todo):
         contents.append(_describe_plan(request.todo))
     instructions = request.instructions or agent.instructions
@@ -195,16 +194,6 @@ def build_endings(agent: AgentSpec, request: effects.ModelRequest) -> list[Model
         ModelRequest(parts=[UserPromptPart(content=content)], instructions=instructions)
         for content in contents
     ]
-
-
-def _describe_cut(cut: CutReply) -> str:
-    facts = {
-        "cut_by": texts.CUT_BY[cut.cause],
-        "beginning": sealing.open_text(cut.text),
-        "cut_after_tokens": cut.tokens,
-        "since": cut.since.isoformat(timespec="seconds"),
-    }
-    return f"{texts.CUT}{json.dumps(facts, ensure_ascii=False)}"
 
 
 def _describe_plan(todo: tuple[PlanItem, ...]) -> str:
@@ -250,25 +239,20 @@ def tools_of(
 def _reply(agent: AgentSpec, message: dict[str, Any], calls: Mapping[str, Call]) -> ModelResponse:
     """Restore a stored reply in a form that every provider accepts. Raise as secrets.open_reply."""
     reply: ModelResponse = replies.open_details(replies.restore_reply(message, calls))
-    # Providers reject a call in the history that has no result, as that of `final_answer`.
-    parts = reply.parts if message["calls"] else [_as_text(part) for part in reply.parts]
-    parts = [_restore_part(agent, part) for part in parts]
+    parts = []
+    for part in reply.parts:
+        if isinstance(part, ToolCallPart) and not message["calls"]:
+            # Providers reject a call in the history that has no result, as that of `final_answer`.
+            text = part.args if isinstance(part.args, str) else json.dumps(part.args)
+            parts.append(_restore_part(agent, TextPart(content=text)))
+        else:
+            parts.append(_restore_part(agent, part))
     if "given_by" in message:
-        parts = _mark_as_given(parts)
+        if parts and isinstance(parts[0], TextPart):
+            parts[0] = replace(parts[0], content=f"{texts.GIVEN}{parts[0].content}")
+        else:
+            parts.insert(0, TextPart(content=texts.GIVEN.rstrip()))
     return reply if all(map(is_, parts, reply.parts)) else replace(reply, parts=parts)
-
-
-def _mark_as_given(parts: list[Any]) -> list[Any]:
-    """Mark a reply as one that a person gave, with its text if it has one."""
-    if parts and isinstance(parts[0], TextPart):
-        return [replace(parts[0], content=f"{texts.GIVEN}{parts[0].content}"), *parts[1:]]
-    return [TextPart(content=texts.GIVEN.rstrip()), *parts]
-
-
-def _as_text(part: Any) -> Any:
-    if not isinstance(part, ToolCallPart):
-        return part
-    return TextPart(content=part.args if isinstance(part.args, str) else json.dumps(part.args))
 
 
 def _restore_part(agent: AgentSpec, part: Any) -> Any:
@@ -364,7 +348,11 @@ def _fit_part(part: Any, used: dict[str, int], ids: defaultdict[str, deque[str]]
         case TextPart():
             return part if part.content.strip() else None
         case ToolCallPart():
-            call_id = _new_id(part.tool_call_id, used)
+            stem = call_id = _OTHER.sub("_", part.tool_call_id)[:_MAX_ID] or "call"
+            while call_id in used:
+                used[stem] += 1
+                call_id = f"{stem[: _MAX_ID - 6]}-{used[stem]}"
+            used[call_id] = 1
             ids[part.tool_call_id].append(call_id)
             fields: dict[str, Any] = {"tool_call_id": call_id}
         case ToolReturnPart():
@@ -377,13 +365,3 @@ def _fit_part(part: Any, used: dict[str, int], ids: defaultdict[str, deque[str]]
     fields["tool_name"] = _OTHER.sub("_", part.tool_name)[:_MAX_NAME] or "unnamed"
     changed = any(getattr(part, name) != value for name, value in fields.items())
     return replace(part, **fields) if changed else part
-
-
-def _new_id(call_id: str, used: dict[str, int]) -> str:
-    """Return an id like that of the provider which no other call has."""
-    stem = fitting = _OTHER.sub("_", call_id)[:_MAX_ID] or "call"
-    while fitting in used:
-        used[stem] += 1
-        fitting = f"{stem[: _MAX_ID - 6]}-{used[stem]}"
-    used[fitting] = 1
-    return fitting

@@ -69,7 +69,13 @@ def estimate_request(
 
 def estimate_tokens(messages: Iterable[ModelMessage]) -> int:
     """Estimate the tokens of all texts, thoughts and calls in these messages."""
-    return _tokens(_text(part) for message in messages for part in message.parts)
+    return _tokens(
+        f"{part.tool_name}{part.args or ''}"
+        if isinstance(part, ToolCallPart)
+        else str(getattr(part, "content", ""))
+        for message in messages
+        for part in message.parts
+    )
 
 
 def complete_usage(reply: ModelResponse, request: int, *, is_partial: bool = False) -> RequestUsage:
@@ -146,9 +152,3 @@ def _is_count(value: object, max_count: int, estimate: int = 0) -> bool:
 
 def _tokens(texts: Iterable[str]) -> int:
     return -(-sum(len(text.encode(errors="surrogatepass")) for text in texts) // CHARACTERS)
-
-
-def _text(part: object) -> str:
-    if isinstance(part, ToolCallPart):
-        return f"{part.tool_name}{part.args or ''}"
-    return str(getattr(part, "content", ""))

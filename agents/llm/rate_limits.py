@@ -100,7 +100,25 @@ class RateLimits:
         Return None if Postgres is unreachable: then no request waits.
         """
         try:
-            return _acquire(model, queue_number, longest)
+            row, values = None, {"model": model, "queue_number": queue_number, "longest": longest}
+            with pool.pooled() as connection:
+                ((now, interval),) = connection.execute(_READ, values, prepare=True)
+                if interval is not None and interval >= MIN_INTERVAL_SECONDS:
+                    row = connection.execute(_TAKE, values).fetchone()
+            if row is None:
+                return Permit(at=now, is_limited=False)
+            at, since, interval, released, issued = row
+            if (seconds := (since - at).total_seconds()) > longest:
+                return WaitTooLong(seconds=seconds)
+            number = queue_number or issued
+            if at >= since and number <= released:
+                return Permit(at=at, is_limited=True)
+            turn = timedelta(seconds=max(0.0, float(number) - float(released)) * interval)
+            if turn.total_seconds() > MAX_WAIT_SECONDS:
+                # A request far back in the queue tries halfway, at a random time.
+                turn *= 0.5 + random.random() / 4  # noqa: S311 - spreads waits, keeps no secret
+            until = max(at, since) + turn
+            return RateLimited(model=model, until=until, queue_number=number)
         except psycopg.Error as exc:
             log.warning("Model %s: rate limit unknown: %s", model, exc)
             return None
@@ -117,32 +135,6 @@ class RateLimits:
     def on_success(self, model: str, permit: Permit) -> None:
         """Record that the model answered while it had an interval."""
         _change(_ON_SUCCESS, model, permit)
-
-
-def _acquire(model: str, queue_number: int, longest: float) -> Permit | RateLimited | WaitTooLong:
-    row, values = None, {"model": model, "queue_number": queue_number, "longest": longest}
-    with pool.pooled() as connection:
-        ((now, interval),) = connection.execute(_READ, values, prepare=True)
-        if interval is not None and interval >= MIN_INTERVAL_SECONDS:
-            row = connection.execute(_TAKE, values).fetchone()
-    if row is None:
-        return Permit(at=now, is_limited=False)
-    at, since, interval, released, issued = row
-    if (seconds := (since - at).total_seconds()) > longest:
-        return WaitTooLong(seconds=seconds)
-    number = queue_number or issued
-    if at >= since and number <= released:
-        return Permit(at=at, is_limited=True)
-    until = _retry_at(at, since, interval, float(number) - float(released))
-    return RateLimited(model=model, until=until, queue_number=number)
-
-
-def _retry_at(at: datetime, since: datetime, interval: float, ahead: float) -> datetime:
-    """Return when to try again. A request far back in the queue tries halfway, at a random time."""
-    turn = timedelta(seconds=max(0.0, ahead) * interval)
-    if turn.total_seconds() > MAX_WAIT_SECONDS:
-        turn *= 0.5 + random.random() / 4  # noqa: S311 - spreads waits, keeps no secret
-    return max(at, since) + turn
 
 
 def _change(statement: str, model: str, permit: Permit, pause: float = 0.0) -> None:

@@ -128,7 +128,18 @@ def to_stored(
     response: ModelResponse, text: str, calls: Sequence[Proposal], output: dict[str, Any] | None
 ) -> tuple[dict[str, Any], bool]:
     """Return the reply without the parts in `text`, `calls` and `output`, and whether `output` is left out."""
-    reply = _dump(response)
+    # A usage with no more than the counts of its event is left out: to dump it costs more than all the rest.
+    counts = vars(response.usage).items()
+    details = [name for name, n in counts if (type(n) is not int if name in _COUNTED else n)]
+    omitted = _LOCAL if details else _LOCAL | {"usage"}
+    reply: dict[str, Any] = _REPLIES.dump_python(
+        [response], mode="json", exclude={"__all__": omitted}, exclude_none=True, warnings="error"
+    )[0]
+    if reply.get("state") == "complete":
+        del reply["state"]
+    if "usage" in reply:
+        usage = reply["usage"].items()
+        reply["usage"] = {name: n for name, n in usage if n and name not in _COUNTED}
     proposals = iter(calls)
     is_left_out = False
     for part, fields in zip(response.parts, reply["parts"], strict=True):
@@ -285,26 +296,6 @@ def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...
         unsealed.append(call)
         proposals.append(Proposal(tool=name, args=args))
     return tuple(proposals)
-
-
-def _dump(response: ModelResponse) -> dict[str, Any]:
-    """Dump a reply without nulls, its time and its tokens.
-
-    Raise PydanticSerializationError for a field of another type, which could not be read again.
-    """
-    # A usage with no more than the counts of its event is left out: to dump it costs more than all the rest.
-    counts = vars(response.usage).items()
-    details = [name for name, n in counts if (type(n) is not int if name in _COUNTED else n)]
-    omitted = _LOCAL if details else _LOCAL | {"usage"}
-    reply: dict[str, Any] = _REPLIES.dump_python(
-        [response], mode="json", exclude={"__all__": omitted}, exclude_none=True, warnings="error"
-    )[0]
-    if reply.get("state") == "complete":
-        del reply["state"]
-    if "usage" in reply:
-        usage = reply["usage"].items()
-        reply["usage"] = {name: n for name, n in usage if n and name not in _COUNTED}
-    return reply
 
 
 def _omit(fields: dict[str, Any], part: ToolCallPart, args: Any) -> bool:

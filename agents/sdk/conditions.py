@@ -40,9 +40,14 @@ def judge(tool: ToolSpec, arguments: Mapping[str, Any]) -> ConditionResult:
     risk, approval = tool.risk, tool.approval
     try:
         if callable(risk):
-            risk = _risk(within(risk, tool, arguments, LIMIT))
+            risk = within(risk, tool, arguments, LIMIT)
+            if risk not in RISKS:
+                raise ValueError(f"{risk!r} is not one of {', '.join(Risk)}")
+            risk = Risk(risk)
         if callable(approval):
-            approval = _approval(within(approval, tool, arguments, LIMIT))
+            approval = within(approval, tool, arguments, LIMIT)
+            if not isinstance(approval, bool):
+                raise TypeError(f"{approval!r} is not True or False")
     except Exception as exc:
         which = "risk" if callable(risk) else "approval"
         # An error may quote a part of a held text, which no one can find and redact.
@@ -123,18 +128,6 @@ def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:
 def describe_exception(exc: BaseException) -> str:
     """Return type and message: a message alone often says nothing (`KeyError: 'id'`)."""
     return plain(f"{type(exc).__name__}: {exc}")
-
-
-def _risk(result: Any) -> Risk:
-    if result not in RISKS:
-        raise ValueError(f"{result!r} is not one of {', '.join(Risk)}")
-    return Risk(result)
-
-
-def _approval(result: Any) -> bool:
-    if not isinstance(result, bool):
-        raise TypeError(f"{result!r} is not True or False")
-    return result
 
 
 def _visible(value: Any) -> str:

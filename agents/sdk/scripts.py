@@ -200,7 +200,26 @@ def script(fn: Callable[[Turn], Reply], *, answers: Callable[[Turn], str] | None
 
     @functools.wraps(fn)
     def model(messages: list[ModelMessage], _: AgentInfo) -> Reply:
-        turn = _turn(messages)
+        parts = [
+            part for entry in messages if isinstance(entry, ModelRequest) for part in entry.parts
+        ]
+        spoken = [str(part.content) for part in parts if isinstance(part, UserPromptPart)]
+        remembered = spoken.pop(0) if spoken[0].startswith(MEMORY) else ""
+        prompt, *texts = spoken
+        summaries = [text.removeprefix(SUMMARY) for text in texts if text.startswith(SUMMARY)]
+        results = tuple(result for part in parts if (result := _result(part)) is not None)
+        has_plan = bool(texts) and texts[-1].startswith(PLAN)
+        lines = texts[-1].splitlines()[1:] if has_plan else []  # one for each open item
+        turn = Turn(
+            input=json.loads(prompt),
+            results=results,
+            summary=summaries[-1] if summaries else "",
+            sums_up=texts[-1:] == [SUM_UP],
+            messages=tuple(_message(text) for text in texts if text.startswith(MESSAGE)),
+            question=_question(messages),
+            plan=tuple(line.partition(". ")[2] for line in lines),
+            memory=tuple(map(json.loads, remembered.split("\n")[1:])),
+        )
         if not turn.question:
             return fn(turn)
         return say(answers(turn) if answers is not None else _own_words(messages))
@@ -250,31 +269,6 @@ def _question(messages: list[ModelMessage]) -> str:
     last = parts[-1] if parts else None
     text = str(last.content) if isinstance(last, UserPromptPart) else ""
     return text.partition(ASKS)[2] if text.startswith(QUESTION) else ""
-
-
-def _turn(messages: list[ModelMessage]) -> Turn:
-    parts = [part for entry in messages if isinstance(entry, ModelRequest) for part in entry.parts]
-    spoken = [str(part.content) for part in parts if isinstance(part, UserPromptPart)]
-    remembered = spoken.pop(0) if spoken[0].startswith(MEMORY) else ""
-    prompt, *texts = spoken
-    summaries = [text.removeprefix(SUMMARY) for text in texts if text.startswith(SUMMARY)]
-    results = tuple(result for part in parts if (result := _result(part)) is not None)
-    return Turn(
-        input=json.loads(prompt),
-        results=results,
-        summary=summaries[-1] if summaries else "",
-        sums_up=texts[-1:] == [SUM_UP],
-        messages=tuple(_message(text) for text in texts if text.startswith(MESSAGE)),
-        question=_question(messages),
-        plan=_plan(texts),
-        memory=tuple(map(json.loads, remembered.split("\n")[1:])),
-    )
-
-
-def _plan(texts: list[str]) -> tuple[str, ...]:
-    """Return the open items of the plan, each of which has a line."""
-    lines = texts[-1].splitlines()[1:] if texts and texts[-1].startswith(PLAN) else []
-    return tuple(line.partition(". ")[2] for line in lines)
 
 
 def _result(message_part: Any) -> Result | None:

@@ -33,13 +33,29 @@ def read_signature(function: Callable[..., Any], label: str, *, context: type) -
     wants_context = bool(parameters) and hints.get(parameters[0].name) is context
     parameters = parameters[1:] if wants_context else parameters
     for parameter in parameters:
-        _require_plain(parameter, hints, label, context)
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise DefinitionError(f"{label}: argument {parameter.name} cannot be given by name")
+        if parameter.name not in hints:
+            raise DefinitionError(f"{label}: argument {parameter.name} has no type")
+        if hints[parameter.name] is context:
+            raise DefinitionError(f"{label}: the context must be the first parameter")
+        _build(hints[parameter.name], f"{label}: argument {parameter.name}")
     result = _result(hints.get("return", Any), label)
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-    _require_json_defaults(defaults, label)
-    adapter = _adapter(
-        function.__name__, {p.name: hints[p.name] for p in parameters}, defaults, label
-    )
+    for name, value in defaults.items():
+        try:
+            require_json(value, f"the default of {name}")
+        except NotJson as exc:
+            raise DefinitionError(f"{label}: {exc}") from exc
+    fields = {
+        p.name: NotRequired[hints[p.name]] if p.name in defaults else hints[p.name]
+        for p in parameters
+    }
+    # An argument name could clash with an attribute of a model class. No type checker knows its types and keys.
+    make: Any = TypedDict
+    arguments = make(function.__name__, fields)
+    arguments.__pydantic_config__ = ConfigDict(extra="forbid")
+    adapter = _build(arguments, label)
     schema = json_schema_of(adapter, label)
     schema.setdefault("properties", {})
     for name, value in defaults.items():
@@ -73,26 +89,6 @@ def _hints(function: Callable[..., Any], label: str) -> dict[str, Any]:
         raise DefinitionError(f"{label}: a type is not known: {exc}") from exc
 
 
-def _require_plain(
-    parameter: inspect.Parameter, hints: dict[str, Any], label: str, context: type
-) -> None:
-    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-        raise DefinitionError(f"{label}: argument {parameter.name} cannot be given by name")
-    if parameter.name not in hints:
-        raise DefinitionError(f"{label}: argument {parameter.name} has no type")
-    if hints[parameter.name] is context:
-        raise DefinitionError(f"{label}: the context must be the first parameter")
-    _build(hints[parameter.name], f"{label}: argument {parameter.name}")
-
-
-def _require_json_defaults(defaults: dict[str, Any], label: str) -> None:
-    for name, value in defaults.items():
-        try:
-            require_json(value, f"the default of {name}")
-        except NotJson as exc:
-            raise DefinitionError(f"{label}: {exc}") from exc
-
-
 def _result(annotation: Any, label: str) -> TypeAdapter[Any] | None:
     """Return the adapter of a result. Raise DefinitionError for a type without JSON, before any effect."""
     if annotation is Any:
@@ -108,17 +104,6 @@ def _result(annotation: Any, label: str) -> TypeAdapter[Any] | None:
     except (PydanticUserError, NotJson) as exc:
         raise DefinitionError(f"{label} has no JSON form: {_first_line(exc)}") from exc
     return adapter
-
-
-def _adapter(
-    name: str, types: dict[str, Any], defaults: dict[str, Any], label: str
-) -> TypeAdapter[dict[str, Any]]:
-    """Make an adapter of a TypedDict: no argument name can clash with an attribute of a model class."""
-    fields = {key: NotRequired[kind] if key in defaults else kind for key, kind in types.items()}
-    make: Any = TypedDict  # its types and keys are not known to a type checker
-    arguments = make(name, fields)
-    arguments.__pydantic_config__ = ConfigDict(extra="forbid")
-    return _build(arguments, label)
 
 
 def _build(kind: Any, label: str) -> TypeAdapter[Any]:

@@ -309,14 +309,25 @@ class AgentSpec:
     @property
     def definition(self) -> dict[str, Any]:
         """Return the data that determines the agent's behaviour, as JSON."""
+        # The installation's models are not part of an agent's version.
+        script = [] if self.model is None else [self.model_name]
+        sampling = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         definition: dict[str, Any] = {
             "name": self.name,
             "instructions": self.instructions,
-            "model": _model_definition(self),
+            "model": [*script, *self.models] if self.models else "".join(script) or "default",
             "approvals": self.approvals,
             "tools": [_tool_definition(self, tool) for tool in self.all_tools],
-            "subagents": [_hand_over_definition(self, agent) for agent in self.subagents],
-            **{name: value for name, value in _sampling(self).items() if value is not None},
+            "subagents": [
+                {
+                    "name": agent.name,
+                    "description": agent.description,
+                    "schema": agent.input_schema,
+                    "approval": self.requires_approval(Risk.LOW, by_tool=False),
+                }
+                for agent in self.subagents
+            ],
+            **{name: value for name, value in sampling.items() if value is not None},
         }
         if self.prompt_name:
             definition["prompt"] = self.prompt_name
@@ -348,16 +359,6 @@ def positive(seconds: float, name: str, label: str) -> float:
     return seconds
 
 
-def _model_definition(agent: AgentSpec) -> str | list[str]:
-    """Name the script and the agent's own models. The installation's models are not part of an agent's version."""
-    script = [] if agent.model is None else [agent.model_name]
-    return [*script, *agent.models] if agent.models else "".join(script) or "default"
-
-
-def _sampling(agent: AgentSpec) -> dict[str, float | int | None]:
-    return {"temperature": agent.temperature, "max_tokens": agent.max_tokens}
-
-
 def _tool_definition(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
     """Describe a tool of an agent. `approval` is the agent's setting, which may differ from the tool's."""
     definition: dict[str, Any] = {
@@ -380,15 +381,6 @@ def _tool_definition(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         definition["credentials"] = [credential.name for credential in tool.credentials]
     times = {"deadline": tool.settings.deadline, "expires_in": tool.settings.expires_in}
     return definition | {name: seconds for name, seconds in times.items() if seconds is not None}
-
-
-def _hand_over_definition(agent: AgentSpec, child: AgentSpec) -> dict[str, Any]:
-    return {
-        "name": child.name,
-        "description": child.description,
-        "schema": child.input_schema,
-        "approval": agent.requires_approval(Risk.LOW, by_tool=False),
-    }
 
 
 @lru_cache(1024)

@@ -129,7 +129,11 @@ class MemoryWorker:
 
     def send(self, name: str, id: str, data: dict[str, Any]) -> int:
         """Deliver an event to every call that waits for it. Return their number."""
-        ended = [call for call in self.waiting() if _ends(call, name, data)]
+        ended = [
+            call
+            for call in self.waiting()
+            if call.event and call.event == name and jsonb_contains(data, call.match)
+        ]
         result = {"event": name, "id": id, "data": data}
         for wait in ended:
             self._signals += 1
@@ -273,17 +277,13 @@ class MemoryWorker:
                 isinstance(request, ToolRequest)
                 and EFFECT_CLASSES[request.effect].commits_with_entry
             ):
-                return self._transact(request, commits)
+                connection.ensure_connection()
+                with transaction.atomic():
+                    outcome = rolled_back(perform(self._handler, request))
+                    if not commits or not isinstance(outcome, ToolResult):
+                        transaction.set_rollback(True)
+                return outcome
             return perform(self._handler, request)
-
-    def _transact(self, request: ToolRequest, commits: bool) -> Outcome:
-        """Run the call in a transaction, as a worker does. Without a database the test fails here."""
-        connection.ensure_connection()
-        with transaction.atomic():
-            outcome = rolled_back(perform(self._handler, request))
-            if not commits or not isinstance(outcome, ToolResult):
-                transaction.set_rollback(True)
-        return outcome
 
     def _record(self, request: ToolRequest, outcome: Outcome | None) -> None:
         self.calls.append(
@@ -309,10 +309,6 @@ def jsonb_contains(data: Any, match: Any) -> bool:
             any(jsonb_contains(element, expected) for element in data) for expected in match
         )
     return isinstance(data, bool) is isinstance(match, bool) and bool(data == match)
-
-
-def _ends(wait: WaitStarted, name: str, data: dict[str, Any]) -> bool:
-    return bool(wait.event) and wait.event == name and jsonb_contains(data, wait.match)
 
 
 def _nothing() -> None:

@@ -84,7 +84,8 @@ def http_request(
     has_body = method in ("PUT", "POST", "PATCH")
     function = write if has_body else read
     function.__name__ = name or f"http_{method.lower()}"
-    function.__doc__ = description or _description(method, sites)
+    purpose = f"Send an HTTP {method} request to {' or '.join(sites)}."
+    function.__doc__ = description or f"{purpose} Returns status, type and body of the answer."
     function.__annotations__ = {"context": ToolContext, "url": Url, "return": dict[str, Any]} | (
         {"body": Any} if has_body else {}
     )
@@ -117,7 +118,3 @@ def _site(text: str, label: str) -> Site:
     if urlsplit(text).path.strip("/") or urlsplit(text).query:
         raise DefinitionError(f"{label}: sites: {text!r}: name a site, without a path")
     return site
-
-
-def _description(method: str, sites: Sequence[str]) -> str:
-    return f"Send an HTTP {method} request to {' or '.join(sites)}. Returns status, type and body of the answer."

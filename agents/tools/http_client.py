@@ -174,7 +174,18 @@ def request(
             raise NotDone(f"{url} cannot be reached: {exc}", cause=FailureCause.NETWORK) from exc
         except (InvalidURL, UnsupportedProtocol, TooManyRedirects) as exc:
             raise ToolError(f"url: {exc}") from exc
-    return _judged(answer, response, reads=reads)
+    status = response.status_code
+    if status < 400:
+        return answer
+    message = f"{response.url} answered {status}: {str(answer['body'])[:QUOTED]}"
+    if status in NOT_NOW or (reads and status >= 500):
+        cause = FailureCause.LIMIT if status == 429 else FailureCause.PROVIDER
+        raise NotDone(
+            message, after=retry_after_seconds(response.headers.get("Retry-After")), cause=cause
+        )
+    if status < 500:
+        raise ToolError(message)
+    raise RuntimeError(message)
 
 
 def _refuse_malformed_redirect(response: Response) -> None:
@@ -241,18 +252,3 @@ def _value(text: str, kind: str) -> Any:
         with suppress(ValueError, RecursionError, NotJson):
             return read_json(text, "body")
     return text.replace("\x00", "\\0")
-
-
-def _judged(answer: dict[str, Any], response: Response, *, reads: bool) -> dict[str, Any]:
-    status = response.status_code
-    if status < 400:
-        return answer
-    message = f"{response.url} answered {status}: {str(answer['body'])[:QUOTED]}"
-    if status in NOT_NOW or (reads and status >= 500):
-        cause = FailureCause.LIMIT if status == 429 else FailureCause.PROVIDER
-        raise NotDone(
-            message, after=retry_after_seconds(response.headers.get("Retry-After")), cause=cause
-        )
-    if status < 500:
-        raise ToolError(message)
-    raise RuntimeError(message)

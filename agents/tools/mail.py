@@ -8,7 +8,6 @@ from typing import Annotated
 
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
-from django.core.mail.backends.base import BaseEmailBackend
 from pydantic import Field
 
 from agents.sdk import NotDone, ToolContext, ToolError, tool
@@ -49,12 +48,8 @@ def send_text(context: ToolContext, to: str, subject: str, body: str) -> dict[st
     """
     message_id = _message_id(context.key)
     message = EmailMessage(subject=subject, body=body, to=[to], headers={"Message-ID": message_id})
-    _send(message, get_connection(timeout=context.remaining()))
-    return {"message_id": message_id}
-
-
-def _send(message: EmailMessage, connection: BaseEmailBackend) -> None:
-    """Raise NotDone or ToolError if the mail certainly did not go out; anything else leaves it in doubt."""
+    connection = get_connection(timeout=context.remaining())
+    # An error other than these two leaves in doubt whether the mail went out.
     try:
         connection.open()
     except (OSError, smtplib.SMTPException) as exc:
@@ -70,6 +65,7 @@ def _send(message: EmailMessage, connection: BaseEmailBackend) -> None:
         # The answer to QUIT says nothing about the mail.
         with suppress(OSError, smtplib.SMTPException):
             connection.close()
+    return {"message_id": message_id}
 
 
 def _refusal(codes: list[int], subject: str) -> NotDone | ToolError:

@@ -125,17 +125,6 @@ def _signature(server: McpServer, definition: Definition, label: str) -> ToolSig
         raise DefinitionError(f"{label}: its input schema is not that of an object")
     optional = {name: rule for name, rule in properties.items() if name not in schema["required"]}
     pin = sha256_of({"server": server.label, "tool": definition.as_json})
-    return ToolSignature(
-        arguments=_arguments(schema),
-        schema={**schema, PIN: f"MCP tool {definition.name} of {server.label}, {pin}"},
-        result=None,
-        result_schema=None,
-        defaults={name: rule.get("default") for name, rule in optional.items()},
-        wants_context=True,
-    )
-
-
-def _arguments(schema: dict[str, Any]) -> TypeAdapter[dict[str, Any]]:
     text = json.dumps(schema)
 
     def check(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -145,4 +134,11 @@ def _arguments(schema: dict[str, Any]) -> TypeAdapter[dict[str, Any]]:
             raise PydanticCustomError("json_schema", "{problems}", {"problems": listed})
         return arguments
 
-    return TypeAdapter(Annotated[dict[str, Any], AfterValidator(check)])
+    return ToolSignature(
+        arguments=TypeAdapter(Annotated[dict[str, Any], AfterValidator(check)]),
+        schema={**schema, PIN: f"MCP tool {definition.name} of {server.label}, {pin}"},
+        result=None,
+        result_schema=None,
+        defaults={name: rule.get("default") for name, rule in optional.items()},
+        wants_context=True,
+    )

@@ -134,7 +134,13 @@ async def _call(
         listed = {tool.name: tool for tool in await _list(client)}
         tool = listed.get(definition.name)
         if tool is None or _definition(tool).digest != definition.digest:
-            answer.problem = DefinitionChanged(_changed(definition, exists=tool is not None))
+            change = (
+                "describes it differently than it was accepted" if tool else "does not have it now"
+            )
+            answer.problem = DefinitionChanged(
+                f"The tool {definition.name} was not called, because its MCP server {change}: see what changed with"
+                " `manage.py mcp_tools`, and accept it or take the tool out; then start the workers again."
+            )
             return
         exchange.calling, exchange.sent = True, is_command
         # Not Client.call_tool, which sends a call again that the server refused for its headers, nor that of the
@@ -259,14 +265,6 @@ def _hints(tool: types.Tool) -> dict[str, bool]:
     return {name: value for name, value in hints.items() if isinstance(value, bool)}
 
 
-def _changed(definition: Definition, *, exists: bool) -> str:
-    change = "describes it differently than it was accepted" if exists else "does not have it now"
-    return (
-        f"The tool {definition.name} was not called, because its MCP server {change}: see what changed with"
-        " `manage.py mcp_tools`, and accept it or take the tool out; then start the workers again."
-    )
-
-
 def _read(result: types.CallToolResult, breach: str) -> Any:
     """Return the result as JSON, as text if it breaks its schema. Raise ToolError if the tool says that it failed."""
     text = "\n".join(_text(block) for block in result.content)
@@ -300,7 +298,8 @@ def _text(block: types.ContentBlock) -> str:
 
 def _problem_of(server: McpServer, exchange: Exchange, problem: BaseException) -> Exception:
     """Return the exception that says what a failure means for the call."""
-    problem = _innermost(problem)
+    while isinstance(problem, BaseExceptionGroup):
+        problem = problem.exceptions[0]
     if exchange.refused is not None and not exchange.sent:
         problem = exchange.refused
     if isinstance(problem, DefinitionChanged | NotDone | ToolError):
@@ -331,9 +330,3 @@ def _cause_of(problem: BaseException) -> FailureCause:
             return FailureCause.SETUP
         case _:
             return FailureCause.PROVIDER
-
-
-def _innermost(problem: BaseException) -> BaseException:
-    while isinstance(problem, BaseExceptionGroup):
-        problem = problem.exceptions[0]
-    return problem

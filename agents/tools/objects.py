@@ -164,7 +164,12 @@ def write_object(
 
     def write(context: ToolContext, key: str, text: str, expected: str | None) -> dict[str, Any]:
         try:
-            return _write(folder, key, text, expected)
+            data = text.encode()
+            now = _read_expected(folder, key, text, expected)
+            # Another attempt at this call may have been faster: then its text is there.
+            if now != data and not folder.swap(key, data, now) and folder.read(key) != data:
+                raise ToolError(f"key: {key} was changed by another writer at the same time")
+            return {"key": key, "digest": _digest(data)}
         except ObjectStoreDown as exc:
             raise ConnectionError(str(exc)) from exc
 
@@ -185,15 +190,6 @@ def write_object(
         precondition=refusal,
         preview=preview,
     )(write)
-
-
-def _write(folder: _Prefix, key: str, text: str, expected: str | None) -> dict[str, Any]:
-    data = text.encode()
-    now = _read_expected(folder, key, text, expected)
-    # Another attempt at this call may have been faster: then its text is there.
-    if now != data and not folder.swap(key, data, now) and folder.read(key) != data:
-        raise ToolError(f"key: {key} was changed by another writer at the same time")
-    return {"key": key, "digest": _digest(data)}
 
 
 def _read_expected(folder: _Prefix, key: str, text: str, expected: str | None) -> bytes | None:

@@ -144,7 +144,7 @@ def _directory(context: ToolContext) -> Iterator[SyncSCIMClient]:
 
 def _account(scim: SyncSCIMClient, account_id: str, username: str) -> Account:
     account = scim.query(User, account_id)
-    if not isinstance(account, User) or not _is_same_username(account.user_name, username):
+    if not isinstance(account, User) or (account.user_name or "").casefold() != username.casefold():
         raise ToolError(f"the account {account_id} does not belong to {username}")
     return account
 
@@ -169,11 +169,6 @@ def _create(scim: SyncSCIMClient, account: Account) -> Account:
     if not isinstance(created, User):
         raise TypeError("the directory did not return the created account")
     return created
-
-
-def _is_same_username(username: str | None, other: str) -> bool:
-    """Compare user names without regard to case (RFC 7643, section 4.1.1)."""
-    return username is not None and username.casefold() == other.casefold()
 
 
 def _require_value(value: str | None) -> str:

@@ -104,7 +104,13 @@ def _read(
         ) from exc
     with connection:
         connection.read_only = True
-        _require_reader(connection, url_env)
+        superuser, tables = connection.execute(_WRITABLE).fetchone() or (True, 0)
+        if superuser or tables:
+            can = "is a superuser" if superuser else f"can change {tables} tables or views"
+            raise NotDone(
+                f"the role of {url_env} {can}: give it a role that only reads",
+                cause=FailureCause.SETUP,
+            )
         connection.execute(
             "SELECT set_config('statement_timeout', %s, true)", [str(int(seconds * 1000))]
         )
@@ -126,16 +132,6 @@ def _read(
             raise ToolError(f"query: {plain(str(exc))}") from exc
         connection.rollback()  # a commit would send the notifications of the query
     return _answer(columns, rows, max_rows)
-
-
-def _require_reader(connection: psycopg.Connection[Any], url_env: str) -> None:
-    superuser, tables = connection.execute(_WRITABLE).fetchone() or (True, 0)
-    if superuser or tables:
-        can = "is a superuser" if superuser else f"can change {tables} tables or views"
-        raise NotDone(
-            f"the role of {url_env} {can}: give it a role that only reads",
-            cause=FailureCause.SETUP,
-        )
 
 
 def _answer(columns: list[str], rows: Sequence[Sequence[Any]], max_rows: int) -> dict[str, Any]:

@@ -62,8 +62,28 @@ def bundle(turn: Turn) -> Reply:
     if not account.ok:
         return say(no_account(turn, account))
     if turn.result("set_privileges") is None:
-        return _both(turn, account.content["id"])
-    return say(" ".join([f"The account {turn.input['username']} was made.", *_sentences(turn)]))
+        account_id = account.content["id"]
+        username = turn.input["username"]
+        return together(
+            call(
+                "set_privileges",
+                account_id=account_id,
+                username=username,
+                security_level=turn.input["security_level"],
+            ),
+            call(
+                "grant_application_access",
+                account_id=account_id,
+                username=username,
+                application=APPLICATION,
+            ),
+        )
+    rights = {
+        "set_privileges": f"Security level {security_level(turn)}",
+        "grant_application_access": f"Access to {APPLICATION}",
+    }
+    sentences = [_sentence(turn, tool, right) for tool, right in rights.items()]
+    return say(" ".join([f"The account {turn.input['username']} was made.", *sentences]))
 
 
 hr_access_bundle = agent(
@@ -86,32 +106,6 @@ hr_access_bundle = agent(
         "Say what was granted and what was not",
     ),
 )
-
-
-def _both(turn: Turn, account_id: str) -> Reply:
-    username = turn.input["username"]
-    return together(
-        call(
-            "set_privileges",
-            account_id=account_id,
-            username=username,
-            security_level=turn.input["security_level"],
-        ),
-        call(
-            "grant_application_access",
-            account_id=account_id,
-            username=username,
-            application=APPLICATION,
-        ),
-    )
-
-
-def _sentences(turn: Turn) -> list[str]:
-    rights = {
-        "set_privileges": f"Security level {security_level(turn)}",
-        "grant_application_access": f"Access to {APPLICATION}",
-    }
-    return [_sentence(turn, tool, right) for tool, right in rights.items()]
 
 
 def _sentence(turn: Turn, tool: str, right: str) -> str:

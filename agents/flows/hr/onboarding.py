@@ -47,7 +47,8 @@ def onboard_alone(turn: Turn) -> Reply:
     """Play hr_onboarding_single: take the same steps without another agent."""
     if (step := _account_step(turn)) is not None:
         return step
-    if not _has_account(turn):
+    account = turn.result("create_account")
+    if account is None or not account.ok:
         return say(_account_sentence(turn))
     return _mail_step(turn) or say(f"{_account_sentence(turn)} {_mail_sentence(turn)}")
 
@@ -135,11 +136,6 @@ def _mail_step(turn: Turn) -> Reply | None:
         email=person["email"],
         username=person["username"],
     )
-
-
-def _has_account(turn: Turn) -> bool:
-    account = turn.result("create_account")
-    return account is not None and account.ok
 
 
 def _account_sentence(turn: Turn) -> str:

@@ -17,7 +17,7 @@ from agents.flows.invoices.tools import (
     tell_supplier,
 )
 from agents.sdk import agent
-from agents.sdk.scripts import Reply, Result, Turn, call, say, script
+from agents.sdk.scripts import Reply, Turn, call, say, script
 
 SUPPLIER = """\
 SELECT supplier.iban, purchase_order.number FROM supplier
@@ -52,7 +52,17 @@ def book(turn: Turn) -> Reply:
     booked = turn.result("book_invoice")
     if booked is None:
         return call("book_invoice", **invoice, known_iban=known_iban)
-    return _end(turn, invoice, booked)
+    which = {"supplier": invoice["supplier"], "number": invoice["number"]}
+    if not booked.ok:
+        if turn.result("reject_invoice") is None:
+            return call("reject_invoice", **which, reason=booked.why[:MAX_REASON])
+        return say(_not_booked(turn, booked.why))
+    mail = turn.result("tell_supplier")
+    if mail is None:
+        return call("tell_supplier", **which)
+    amount = (booked.edited or invoice)["amount"]
+    sentence = f"Invoice {which['number']} of {which['supplier']} was booked: {amount} {invoice['currency']}."
+    return say(f"{sentence} The supplier was {'told' if mail.ok else f'not told: {mail.why}'}.")
 
 
 invoices = agent(
@@ -89,20 +99,6 @@ def _read(input: Any) -> dict[str, str] | str:
         return read(values).model_dump()
     except ValueError as exc:
         return str(exc)
-
-
-def _end(turn: Turn, invoice: dict[str, str], booked: Result) -> Reply:
-    which = {"supplier": invoice["supplier"], "number": invoice["number"]}
-    if not booked.ok:
-        if turn.result("reject_invoice") is None:
-            return call("reject_invoice", **which, reason=booked.why[:MAX_REASON])
-        return say(_not_booked(turn, booked.why))
-    mail = turn.result("tell_supplier")
-    if mail is None:
-        return call("tell_supplier", **which)
-    amount = (booked.edited or invoice)["amount"]
-    sentence = f"Invoice {which['number']} of {which['supplier']} was booked: {amount} {invoice['currency']}."
-    return say(f"{sentence} The supplier was {'told' if mail.ok else f'not told: {mail.why}'}.")
 
 
 def _not_booked(turn: Turn, reason: str) -> str:

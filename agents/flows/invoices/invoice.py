@@ -68,15 +68,11 @@ class InvoiceFile(BaseModel):
     def read_csv(self) -> "InvoiceFile":
         """Read the one row of a file whose name ends in `.csv`. Raise ValueError naming the field."""
         if isinstance(self.invoice, str) and self.file.lower().endswith(".csv"):
-            self.invoice = _of_row(self.invoice)
+            rows = list(csv.DictReader(StringIO(self.invoice), restkey="more"))
+            if len(rows) != 1:
+                raise ValueError(f"the CSV has {len(rows)} rows below its names, and must have one")
+            self.invoice = read(rows[0])
         return self
-
-
-def _of_row(text: str) -> Invoice:
-    rows = list(csv.DictReader(StringIO(text), restkey="more"))
-    if len(rows) != 1:
-        raise ValueError(f"the CSV has {len(rows)} rows below its names, and must have one")
-    return read(rows[0])
 
 
 def read(values: Mapping[str, Any]) -> Invoice:

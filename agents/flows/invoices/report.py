@@ -38,7 +38,15 @@ def report(turn: Turn) -> Reply:
     mail = turn.result("mail_report")
     subject = f"Invoices until {until[:16]}: {_count(rows)}"
     if mail is None:
-        return call("mail_report", subject=subject, body=_body(rows))
+        sums: dict[str, Decimal] = {}
+        lines = []
+        for state, name, number, amount, currency in rows:
+            lines.append(f"{state}: {number} of {name}, {amount} {currency}")
+            if state == "booked":
+                sums[currency] = sums.get(currency, Decimal(0)) + Decimal(amount)
+        total = [f"booked in all: {sums[currency]} {currency}" for currency in sorted(sums)]
+        body = "\n".join([*lines, *total]) or "No invoice was booked, and none waits."
+        return call("mail_report", subject=subject, body=body)
     return say(f"{subject}. The report was {'mailed' if mail.ok else f'not mailed: {mail.why}'}.")
 
 
@@ -60,14 +68,3 @@ invoice_report = agent(
 def _count(rows: list[list[Any]]) -> str:
     states = Counter(row[0] for row in rows)
     return f"{states['booked']} booked, {states['waiting']} waiting"
-
-
-def _body(rows: list[list[Any]]) -> str:
-    sums: dict[str, Decimal] = {}
-    lines = []
-    for state, name, number, amount, currency in rows:
-        lines.append(f"{state}: {number} of {name}, {amount} {currency}")
-        if state == "booked":
-            sums[currency] = sums.get(currency, Decimal(0)) + Decimal(amount)
-    total = [f"booked in all: {sums[currency]} {currency}" for currency in sorted(sums)]
-    return "\n".join([*lines, *total]) or "No invoice was booked, and none waits."

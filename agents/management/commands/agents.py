@@ -120,7 +120,20 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["act"] == "new":
-            self._write(options["name"], options["folder"])
+            name, folder = options["name"], options["folder"] or settings.AGENTS_DIR
+            target = Path(folder) if folder else None
+            if target is None:
+                raise CommandError("say where to write it: AGENTS_DIR=~/my-agents or --folder")
+            try:
+                written = write(name, target.expanduser().absolute())
+            except (DefinitionError, OSError) as exc:
+                raise CommandError(str(exc)) from exc
+            for path in written:
+                self.stdout.write(str(path))
+            self.stdout.write(
+                f"Try it: make test TESTS={written[1]}\n"
+                f"Run it: make up AGENTS_DIR={written[0].parent} SIGNOFF_AGENTS={name}"
+            )
             return
         with _no_longer_than(MAX_IMPORT_SECONDS):
             loaded = survey(settings.SIGNOFF_AGENTS, settings.AGENTS_DIR)
@@ -134,21 +147,6 @@ class Command(BaseCommand):
             self.stdout.write(line)
         if mistakes:
             raise SystemExit(1)
-
-    def _write(self, name: str, folder: Path | None) -> None:
-        target = folder or (Path(settings.AGENTS_DIR) if settings.AGENTS_DIR else None)
-        if target is None:
-            raise CommandError("say where to write it: AGENTS_DIR=~/my-agents or --folder")
-        try:
-            written = write(name, target.expanduser().absolute())
-        except (DefinitionError, OSError) as exc:
-            raise CommandError(str(exc)) from exc
-        for path in written:
-            self.stdout.write(str(path))
-        self.stdout.write(
-            f"Try it: make test TESTS={written[1]}\n"
-            f"Run it: make up AGENTS_DIR={written[0].parent} SIGNOFF_AGENTS={name}"
-        )
 
 
 def list_agents(sources: tuple[AgentModule, ...]) -> Iterator[str]:
