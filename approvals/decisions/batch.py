@@ -64,7 +64,21 @@ def decide_each(
     Above COUNTED_ABOVE items, `count` repeats their number. An approval is for calls of one tool. Nothing is decided
     if this raises InvalidInput naming `item`, `verdict`, `count` or `reason`.
     """
-    decided_verdict, reason_text = _checked(items, verdict, reason, count)
+    if verdict not in IN_BATCH:
+        raise InvalidInput("verdict", f"must be one of {', '.join(IN_BATCH)}")
+    decided_verdict = Verdict(str(verdict))
+    _check_number(items)
+    rule = VERDICTS[decided_verdict]
+    needed = f"is required to {rule.verb}" if rule.needs_reason else ""
+    reason_text = validate_text(
+        "reason", "" if reason is None else reason, MAX_REASON, required=needed
+    )
+    if len(items) > COUNTED_ABOVE and str(count).strip() != str(len(items)):
+        raise InvalidInput(
+            "count",
+            f"must be {len(items)}, the number of ticked requests: more than {COUNTED_ABOVE} need it",
+        )
+
     by_id = {view.id: view for view in approval_views.several(list(items), actor=actor)}
     if decided_verdict is Verdict.APPROVE:
         _check_one_tool([row for row in by_id.values() if left_out(row, decided_verdict) is None])
@@ -116,27 +130,6 @@ def _not_approved(approval: ApprovalView) -> RequestError | None:
             "Its consequences changed after an earlier approval. Approve it on its own page."
         )
     return None
-
-
-def _checked(
-    items: Mapping[UUID, object], verdict: object, reason: object, count: object
-) -> tuple[Verdict, str]:
-    """Return verdict and reason. Raises InvalidInput."""
-    if verdict not in IN_BATCH:
-        raise InvalidInput("verdict", f"must be one of {', '.join(IN_BATCH)}")
-    possible = Verdict(str(verdict))
-    _check_number(items)
-    rule = VERDICTS[possible]
-    needed = f"is required to {rule.verb}" if rule.needs_reason else ""
-    reason_text = validate_text(
-        "reason", "" if reason is None else reason, MAX_REASON, required=needed
-    )
-    if len(items) > COUNTED_ABOVE and str(count).strip() != str(len(items)):
-        raise InvalidInput(
-            "count",
-            f"must be {len(items)}, the number of ticked requests: more than {COUNTED_ABOVE} need it",
-        )
-    return possible, reason_text
 
 
 def _check_number(items: Mapping[UUID, object] | Sequence[UUID]) -> None:

@@ -16,7 +16,6 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet
 
 from approvals.decisions import commit, votes
 from approvals.errors import (
@@ -263,15 +262,11 @@ def record_refusal(actor: Actor, problem: RequestError, **request: UUID) -> None
 
 def _is_enough(approval: Approval, actor: Actor, act: str) -> bool:
     """Tell whether the audit has this refusal of the person, or no room for another one."""
-    refusals = _refusals(approval)
-    repeated = refusals.filter(actor=actor.person, act=act)
-    return repeated.exists() or refusals.count() >= MAX_REFUSALS
-
-
-def _refusals(approval: Approval) -> QuerySet[AuditEntry]:
-    return AuditEntry.objects.filter(
+    refusals = AuditEntry.objects.filter(
         run=approval.run_id, subject=_subject(approval), act__startswith=REFUSED
     )
+    repeated = refusals.filter(actor=actor.person, act=act)
+    return repeated.exists() or refusals.count() >= MAX_REFUSALS
 
 
 def _subject(approval: Approval) -> str:
@@ -326,7 +321,8 @@ def check_grant(approval: Approval, verdict: Verdict, grant: object) -> object:
             raise InvalidInput(GRANT_FIELD, "is only for a limit that is raised")
         return None
     try:
-        granted({} if grant is None else grant, {NAMES[name] for name in _reached(approval.args)})
+        reached = {NAMES[name] for name in _names(json.loads(approval.args))}
+        granted({} if grant is None else grant, reached)
     except InvalidBudget as exc:
         raise InvalidInput(
             f"{GRANT_FIELD}.{exc.name}" if exc.name else GRANT_FIELD, exc.detail
@@ -360,10 +356,6 @@ def read_grant(form: Mapping[str, str]) -> dict[str, object]:
     """Read a grant from a submitted form, without validating it."""
     grants = from_form({name: form.get(f"{GRANT_FIELD}.{name}", "") for name in NAMES})
     return {name: None if value == UNLIMITED else value for name, value in grants.items()}
-
-
-def _reached(args: str) -> list[str]:
-    return _names(json.loads(args))
 
 
 def _allowed(args: Any, name: str) -> str:

@@ -117,26 +117,22 @@ def withdraw(
         "reason", reason, MAX_REASON, required="is required to withdraw a decision"
     )
     if counts:
-        _record_withdrawal(pair, reason, actor)
-    return _open_again({gate: decision.by for gate, decision in gates.items()}, actor)
-
-
-def _record_withdrawal(pair: VersionPair, reason: str, actor: Actor) -> None:
-    signed_rows.add(
-        VersionWithdrawal(
-            agent=pair.agent,
-            before=pair.before,
-            after=pair.after,
-            by=actor.person,
-            token=actor.token,
-            reason=reason,
-            at=clock.now(),
+        signed_rows.add(
+            VersionWithdrawal(
+                agent=pair.agent,
+                before=pair.before,
+                after=pair.after,
+                by=actor.person,
+                token=actor.token,
+                reason=reason,
+                at=clock.now(),
+            )
         )
-    )
-    audit.log_change(
-        actor.person,
-        f"withdrew the decision to continue {pair.agent} from {pair.before} under {pair.after}",
-    )
+        audit.log_change(
+            actor.person,
+            f"withdrew the decision to continue {pair.agent} from {pair.before} under {pair.after}",
+        )
+    return _open_again({gate: decision.by for gate, decision in gates.items()}, actor)
 
 
 def _open_again(gates: Mapping[UUID, str], actor: Actor) -> Withdrawn:

@@ -10,7 +10,6 @@ approval is bound to that preview, as any other is to the one of its request.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -209,8 +208,9 @@ def _decision(loaded: commit.LoadedApproval, sent: _SentDecision, actor: Actor) 
     approval = loaded.approval
     if sent.field == "outcome":
         kind = GateKind.IN_DOUBT
-        if sent.verdict == Verdict.RUN_AGAIN:
-            _check_time(approval, loaded.at)
+        not_before = approval.not_before
+        if sent.verdict == Verdict.RUN_AGAIN and not_before and loaded.at < not_before:
+            raise TooEarly(not_before)  # the first attempt may still be running
     else:
         checks.check_digest(approval, sent.digest)
         kind = GateKind.APPROVAL if approval.is_in_doubt else GateKind(approval.kind)
@@ -227,12 +227,6 @@ def _decision(loaded: commit.LoadedApproval, sent: _SentDecision, actor: Actor) 
         result=_result(approval, verdict, sent),
         edit=edit,
     )
-
-
-def _check_time(approval: Approval, at: datetime) -> None:
-    """Raise TooEarly if the first attempt of a call in doubt may still be running."""
-    if approval.not_before and at < approval.not_before:
-        raise TooEarly(approval.not_before)
 
 
 def _edit(approval: Approval, verdict: Verdict, sent: _SentDecision, actor: Actor) -> Edit | None:

@@ -141,7 +141,12 @@ def ask(
                 deadline=born.at + min(timeout, LONGEST),
                 valid_seconds=settings.SIGNOFF_USE_SECONDS,
             )
-            _check_size(run_input)
+            size = size_of(run_input)
+            if size > MAX_INPUT:
+                raise InvalidInput(
+                    "arguments", f"the request is too large: at most {MAX_INPUT} bytes"
+                )
+            external_call.arguments(run_input)
             started = create(
                 agent=external_call.AGENT,
                 input=run_input,
@@ -168,7 +173,13 @@ def read(*, instance: Instance, request: UUID) -> ExternalRequest:
     ).first()
     if run is None or run.archived_at is not None:
         raise NoSuchRun
-    return _request(run, clock.now())
+    run_input: dict[str, Any] = json.loads(run.input)
+    return ExternalRequest(
+        id=run.id,
+        input=run_input,
+        state=_state(run, external_call.deadline(run_input), clock.now()),
+        use=ApprovalUse.objects.filter(pk=run.id).first(),
+    )
 
 
 def state_of(run: Run, now: datetime) -> RequestState:
@@ -244,14 +255,28 @@ def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:
         with atomic() as connection:
             status = runs.locked_row(connection, run_id).status
             external = read(instance=instance, request=request)
-            approval = _last_approval(run_id)
+            rows = Approval.objects.filter(OF_CALL, run=run_id).order_by("-created_at", "-id")
+            approval = rows.first()  # the last that people were asked for
+            if approval is None:
+                raise NotApproved
             if external.use is None:
                 _check_usable(instance, external, status, approval)
                 wait = _wait_of(connection, run_id)
                 if wait is None:
                     raise NotReady(instance.id)
                 used_approvals.require_unspent(run_id, [(approval.gate, 0)])
-                _write_use(connection, external, instance, key, approval.gate, wait)
+                at = clock.now()
+                if not used_approvals.add(connection, external.id, approval.gate):
+                    raise AlreadyUsed
+                ApprovalUse.objects.create(
+                    run=external.id, instance=instance, idempotency_key=hash_secret(key), used_at=at
+                )
+                runs.notify_signal(connection, external.id)
+                signals.send_use(
+                    connection, run=external.id, frame=wait.frame, call=wait.call, at=at
+                )
+                _audit(instance, external.id, "used", None)
+                notify(external.id)
                 failpoints.hit("written", CONSUME, 0)
             elif external.use.idempotency_key != hash_secret(key):
                 raise AlreadyUsed
@@ -320,30 +345,15 @@ def _find_earlier(owner: str, business_key: str, submitted: Mapping[str, Submitt
     return UUID(str(run.id))
 
 
-def _check_size(run_input: dict[str, Any]) -> None:
-    size = size_of(run_input)
-    if size > MAX_INPUT:
-        raise InvalidInput("arguments", f"the request is too large: at most {MAX_INPUT} bytes")
-    external_call.arguments(run_input)
-
-
-def _request(run: Run, now: datetime) -> ExternalRequest:
-    run_input: dict[str, Any] = json.loads(run.input)
-    return ExternalRequest(
-        id=run.id,
-        input=run_input,
-        state=_state(run, external_call.deadline(run_input), now),
-        use=ApprovalUse.objects.filter(pk=run.id).first(),
-    )
-
-
 def _state(run: Run, deadline: datetime, now: datetime) -> RequestState:
     """Return the first final state. A later approval, asked again after the first, does not change it."""
     for approval in Approval.objects.filter(OF_CALL, run=run).order_by("created_at", "id"):
         state = _state_of(approval, now)
         if state is not None and state.at is not None and state.at <= deadline:
             return state
-    cancelled_at = _cancelled_at(run)
+    # It may have been cancelled before people were asked.
+    acts = AuditEntry.objects.filter(run=run, act="cancelled", subject=f"run {run.id}")
+    cancelled_at = acts.order_by("seq").values_list("at", flat=True).first()
     if cancelled_at is not None and cancelled_at < deadline:
         return RequestState(status=RequestStatus.CANCELLED, at=cancelled_at)
     if now >= deadline:
@@ -371,27 +381,12 @@ def _state_of(approval: Approval, now: datetime) -> RequestState | None:
             return RequestState(status=RequestStatus.DENIED, at=at, note=approval.reason or "")
 
 
-def _cancelled_at(run: Run) -> datetime | None:
-    """Return when the run was cancelled before people were asked, None if it was not."""
-    acts = AuditEntry.objects.filter(run=run, act="cancelled", subject=f"run {run.id}")
-    return acts.order_by("seq").values_list("at", flat=True).first()
-
-
 def _require_asking(owner: str) -> None:
     """Raise Forbidden unless the owner of an instance may start runs."""
     principal = principals.principal_of(Actor(person=owner))
     if principal is None:
         raise Forbidden("not_eligible", "The owner of this instance may not act.")
     require(principal, Scope.RUNS_START)
-
-
-def _last_approval(run: UUID) -> Approval:
-    """Return the approval that people were asked for last. Raise NotApproved before they were asked."""
-    rows = Approval.objects.filter(OF_CALL, run=run).order_by("-created_at", "-id")
-    approval = rows.first()
-    if approval is None:
-        raise NotApproved
-    return approval
 
 
 def _check_usable(
@@ -416,26 +411,6 @@ def _check_usable(
         )
     except (ApprovalVoid, NotConfirmed, Forbidden) as exc:
         raise _Void(str(exc)) from exc
-
-
-def _write_use(
-    connection: Connection,
-    external: ExternalRequest,
-    instance: Instance,
-    key: str,
-    gate: UUID,
-    wait: EventWait,
-) -> None:
-    at = clock.now()
-    if not used_approvals.add(connection, external.id, gate):
-        raise AlreadyUsed
-    ApprovalUse.objects.create(
-        run=external.id, instance=instance, idempotency_key=hash_secret(key), used_at=at
-    )
-    runs.notify_signal(connection, external.id)
-    signals.send_use(connection, run=external.id, frame=wait.frame, call=wait.call, at=at)
-    _audit(instance, external.id, "used", None)
-    notify(external.id)
 
 
 def _deliver(

@@ -153,7 +153,19 @@ def hand_over(*, approval_id: UUID, to: object, note: object, actor: Actor) -> H
     with transaction.atomic():
         audit.lock_run_of(approval_id)
         approval = decidable(approval_id, actor)
-        person = _receiver(approval, to, actor)
+        person = validate_text("to", to, MAX_PERSON, required="must name a person")
+        if person == actor.person:
+            raise InvalidInput("to", "must be another person")
+        principal = principals.principal_of(Actor(person=person))
+        if principal is None:
+            raise InvalidInput("to", f"names {person}, who has no active account")
+        denial = approvals.denial(principal, approval)
+        if denial is not None:
+            raise InvalidInput(
+                "to", f"names {person}, who may not decide this: {denial.detail.rstrip('.')}"
+            )
+        if person in approval.voted:
+            raise InvalidInput("to", f"names {person}, who has approved this already")
         note_text = validate_text("note", "" if note is None else note, MAX_NOTE)
         write_claim(approval, person, giver=actor.person)
         Handover.objects.filter(approval=approval).delete()
@@ -177,24 +189,6 @@ def receivers(approval_id: UUID, actor: Actor) -> tuple[tuple[str, ...], tuple[s
     approval = Approval.objects.get(pk=approval_id)
     outlook = deciders.outlook(approval, deciders.relevant(approval, deciders.deciders()))
     return tuple(name for name in outlook.able if name != actor.person), outlook.away
-
-
-def _receiver(approval: Approval, to: object, actor: Actor) -> str:
-    """Return the person. Raises InvalidInput naming `to` unless they may decide the request and have not voted."""
-    person = validate_text("to", to, MAX_PERSON, required="must name a person")
-    if person == actor.person:
-        raise InvalidInput("to", "must be another person")
-    principal = principals.principal_of(Actor(person=person))
-    if principal is None:
-        raise InvalidInput("to", f"names {person}, who has no active account")
-    denial = approvals.denial(principal, approval)
-    if denial is not None:
-        raise InvalidInput(
-            "to", f"names {person}, who may not decide this: {denial.detail.rstrip('.')}"
-        )
-    if person in approval.voted:
-        raise InvalidInput("to", f"names {person}, who has approved this already")
-    return person
 
 
 _FORGOTTEN: Final = timedelta(hours=1)

@@ -32,7 +32,14 @@ def undo(*, approval_id: UUID, actor: Actor) -> approval_views.ApprovalView:
         if votes.withdraw(approval, actor):
             review_times.undone(approval.id, actor)
             return approval_views.to_view(approval, principal)
-        _check_undoable(approval, actor)
+        if approval.status == Approval.Status.PENDING:
+            raise NotDecided
+        if approval.status in (Approval.Status.CANCELLED, Approval.Status.EXPIRED):
+            checks.check_open(approval)
+        if approval.decided_by != actor.person:
+            raise AlreadyDecided(approval.decided_by)
+        if approval.effective_at is None or approval.effective_at <= clock.now():
+            raise TooLate
         try:
             undo_decision(gate=approval.gate)
         except (GateNotOpen, RunEnded) as exc:
@@ -63,17 +70,6 @@ def take_back(*, approval_id: UUID, by: str, actor: Actor) -> bool:
         undone = used_approvals.undone_line(approval.id, audit.undone(approval))
     used_approvals.record(undone)
     return True
-
-
-def _check_undoable(approval: Approval, actor: Actor) -> None:
-    if approval.status == Approval.Status.PENDING:
-        raise NotDecided
-    if approval.status in (Approval.Status.CANCELLED, Approval.Status.EXPIRED):
-        checks.check_open(approval)
-    if approval.decided_by != actor.person:
-        raise AlreadyDecided(approval.decided_by)
-    if approval.effective_at is None or approval.effective_at <= clock.now():
-        raise TooLate
 
 
 def _reopen(approval: Approval, actor: Actor) -> None:

@@ -4,7 +4,7 @@ Both people must be able to decide the request from which it was proposed, and n
 is its requester or in the origin of its run. The rights of neither may come from the other.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -99,9 +99,22 @@ def propose(
     problem = not_allowable(approval) or verification.fault(approval)
     if problem:
         raise AllowanceRefused(problem)
+    limited = arguments(approval)
+    if not isinstance(limits, Mapping):
+        raise InvalidInput("limits", "must be an object with a limit for each argument")
+    if len(limited) > MAX_ARGUMENTS:
+        raise InvalidInput("limits", f"must be at most {MAX_ARGUMENTS}")
+    names = {argument.name for argument in limited}
+    if len(names) < len(limited):
+        raise InvalidInput(
+            "limits", "must name each argument once: two arguments have the same name"
+        )
+    for name in limits:
+        if name not in names:
+            raise InvalidInput("limits", f"name {name}, which the call does not have")
     terms = Terms(
         action=verification.action(approval),
-        limits=_limits(arguments(approval), limits),
+        limits=tuple(_limit(argument, limits.get(argument.name)) for argument in limited),
         count=_whole_number(count, "count", MAX_COUNT),
         ends_at=clock.now() + timedelta(days=_whole_number(days, "days", MAX_DAYS)),
         request=str(approval.id),
@@ -239,22 +252,6 @@ def _is_second(second: Principal | None, first: Principal | None) -> bool:
     if any(bond.binds({other}) for principal, other in both for bond in principal.bonds):
         return False
     return SecondAdmin(author=first.person).is_independent(second.person)
-
-
-def _limits(arguments: Sequence[LimitedArgument], limits: object) -> tuple[ArgumentLimit, ...]:
-    if not isinstance(limits, Mapping):
-        raise InvalidInput("limits", "must be an object with a limit for each argument")
-    if len(arguments) > MAX_ARGUMENTS:
-        raise InvalidInput("limits", f"must be at most {MAX_ARGUMENTS}")
-    by_name = {argument.name: argument for argument in arguments}
-    if len(by_name) < len(arguments):
-        raise InvalidInput(
-            "limits", "must name each argument once: two arguments have the same name"
-        )
-    for name in limits:
-        if name not in by_name:
-            raise InvalidInput("limits", f"name {name}, which the call does not have")
-    return tuple(_limit(argument, limits.get(argument.name)) for argument in arguments)
 
 
 def _limit(argument: LimitedArgument, fields: object) -> ArgumentLimit:

@@ -22,7 +22,6 @@ from approvals.reads import usual
 from approvals.requests import snapshot, verification
 from approvals.rights import approvals, principals
 from approvals.rules import allowance_terms as coverage
-from approvals.rules.judge import Judgement
 from approvals.rules.policy import Demands
 from approvals.rules.unusual_values import find_unusual_values
 from runtime.core.run.continuation import merge_people
@@ -81,14 +80,19 @@ def allow(call: ReviewSnapshot, uses: Mapping[UUID, int]) -> Allowed | None:
         candidates = _of_tool(connection, call.tool)
         if not candidates:
             return None
-        at, origin, used = _read_call_state(connection, call)
+        row = pool.row(
+            connection, _CALL_STATE, {"run": call.run, "frame": call.frame, "call": call.call}
+        )
+        assert row is not None  # a SELECT without FROM has one row
+        at, origin, used = clock.to_utc(row[0]), approval_rows.texts(row[1]), row[2]
     if used:
         return None
     # The policy is read on a connection of its own.
     version, judged = policies.judge(policies.facts_of(call, call.args, call.risk))
     if not _is_met(judged.demands):
         return None
-    approval = snapshot.row(call, at, merge_people(call.origin, origin), _judged(version, judged))
+    terms = snapshot.Judged(version=version, risk=str(judged.risk), demands=judged.demands)
+    approval = snapshot.row(call, at, merge_people(call.origin, origin), terms)
     action, args = verification.action(approval), sealing.redacted_args(call.tool, call.args)
     with pool.in_transaction() as connection:
         for allowance in candidates:
@@ -98,7 +102,9 @@ def allow(call: ReviewSnapshot, uses: Mapping[UUID, int]) -> Allowed | None:
             if coverage.not_covered(allowance.terms, action, args) is not None:
                 continue
             if _makers_denial(connection, allowance, approval, at, call.origin) is None:
-                return None if _is_odd(connection, call, args) else _allowed(allowance, uses)
+                history = usual.history_for_worker(connection, call.tool)
+                odd = usual.without_dropped(find_unusual_values(args, history), call.schema)
+                return None if odd else _allowed(allowance, uses)
     return None
 
 
@@ -112,7 +118,9 @@ def verify(
     snapshot.check_digests(approval)
     snapshot.check_seal(approval)
     verification.check_allowed(approval)
-    judged = _judged_again(approval, Risk(approval.risk) if risk is None else risk)
+    risk = Risk(approval.risk) if risk is None else risk
+    facts = policies.facts_of(approval, verification.arguments(approval), risk)
+    _, judged = policies.judge(facts)
     with pool.in_transaction() as connection:
         allowance = _of_request(connection, approval)
         at = _check_use(connection, approval)
@@ -181,25 +189,6 @@ def _is_plain(preview: dict[str, Any] | None) -> bool:
     return findings == {"shown"} and isinstance(document, dict) and not document.get("warnings")
 
 
-def _read_call_state(
-    connection: Connection, call: ReviewSnapshot
-) -> tuple[datetime, list[str], bool]:
-    """Return the time, the run's origin by its row, and whether this call was passed before."""
-    row = pool.row(
-        connection, _CALL_STATE, {"run": call.run, "frame": call.frame, "call": call.call}
-    )
-    assert row is not None  # a SELECT without FROM has one row
-    return clock.to_utc(row[0]), approval_rows.texts(row[1]), row[2]
-
-
-def _judged(version: str, judged: Judgement) -> snapshot.Judged:
-    return snapshot.Judged(version=version, risk=str(judged.risk), demands=judged.demands)
-
-
-def _judged_again(approval: Approval, risk: Risk) -> Judgement:
-    return policies.judge(policies.facts_of(approval, verification.arguments(approval), risk))[1]
-
-
 def _is_met(demands: Demands | None) -> bool:
     """Tell whether one person may decide with nothing else. Who that may be, `_makers_denial` says."""
     if demands is None:
@@ -225,12 +214,6 @@ def _makers_denial(
         if denial is not None:
             return f"{person} made the allowance, but may not decide this call: {denial.detail}"
     return None
-
-
-def _is_odd(connection: Connection, call: ReviewSnapshot, args: Any) -> bool:
-    """Tell whether a value of the call is odd beside the approved calls of its tool."""
-    history = usual.history_for_worker(connection, call.tool)
-    return bool(usual.without_dropped(find_unusual_values(args, history), call.schema))
 
 
 def _allowed(allowance: Allowance, uses: Mapping[UUID, int]) -> Allowed:

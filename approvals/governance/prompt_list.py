@@ -136,11 +136,12 @@ def difference(view: PromptView, before: int, after: int) -> tuple[VersionDiffer
 
 
 def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptView:
+    common = frozenset.intersection(*(user.fields for user in users)) if users else ()
     base = PromptView(
         name=name,
         agents=tuple(user.agent for user in users),
         variables=tuple(sorted({name for user in users for name in find_placeholders(user.text)})),
-        fields=_common(users),
+        fields=tuple(sorted(common)),
         texts=tuple(_code(users)),
     )
     try:
@@ -182,13 +183,6 @@ def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptV
             for row in reversed(rows)
         ),
     )
-
-
-def _common(users: Sequence[PromptUser]) -> tuple[str, ...]:
-    """Return the fields that the inputs of all these agents have."""
-    if not users:
-        return ()
-    return tuple(sorted(frozenset.intersection(*(user.fields for user in users))))
 
 
 def _code(users: Sequence[PromptUser]) -> Iterator[PromptText]:

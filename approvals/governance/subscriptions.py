@@ -125,7 +125,22 @@ def require_admin(actor: Actor) -> None:
 def subscribe(terms: SubscriptionTerms, *, actor: Actor) -> SubscriptionView:
     """Create a subscription with a new secret. Raise Forbidden, or InvalidInput naming a field."""
     require_admin(actor)
-    _check(terms)
+    for field, limit in (("name", MAX_NAME), ("agent", MAX_FILTER), ("tool", MAX_FILTER)):
+        text = getattr(terms, field)
+        if not isinstance(text, str) or len(text) > limit or not text.isprintable():
+            raise InvalidInput(field, f"must have at most {limit} printable characters")
+    if not terms.name:
+        raise InvalidInput("name", "is missing")
+    if not isinstance(terms.url, str):
+        raise InvalidInput("url", "must be text")
+    try:
+        webhook.check_url(terms.url)
+    except InvalidUrl as exc:
+        raise InvalidInput("url", str(exc)) from exc
+    if not terms.events or not isinstance(terms.events, list) or set(terms.events) - set(EventType):
+        raise InvalidInput("events", "must be some of " + ", ".join(EventType))
+    if terms.risk not in ("", *RISKS):
+        raise InvalidInput("risk", "must be empty or one of " + ", ".join(RISKS))
     if Subscription.objects.count() >= MAX_SUBSCRIPTIONS:
         raise InvalidInput("name", f"cannot be added: there are {MAX_SUBSCRIPTIONS} subscriptions")
     subscription, secret = uuid4(), _new_secret()
@@ -178,7 +193,15 @@ def change(subscription: UUID, act: Act, *, actor: Actor) -> SubscriptionView:
                 row.former_secret, row.former_until = row.secret, clock.now() + OVERLAP
                 row.secret = sealing.seal(secret, _location(row.pk))
             case Act.TEST:
-                _add_test(row)
+                data = {"subscription": str(row.pk)}
+                body = {"type": TEST, "timestamp": clock.to_wire(clock.now()), "data": data}
+                message = OutboxMessage(
+                    kind=TEST,
+                    destination=str(row.pk),
+                    lane=f"subscription {row.pk}",
+                    subject=f"{row.pk} {uuid4()}",
+                )
+                messages.add_whole(message, body=json.dumps(body), window=WINDOW)
             case Act.DELETE:
                 pass
         if act in (Act.PAUSE, Act.DELETE):
@@ -224,44 +247,12 @@ class SubscribedEvents:
 KINDS = dict.fromkeys([*EventType, TEST], SubscribedEvents())
 
 
-def _add_test(row: Subscription) -> None:
-    at = clock.now()
-    body = {"type": TEST, "timestamp": clock.to_wire(at), "data": {"subscription": str(row.pk)}}
-    message = OutboxMessage(
-        kind=TEST,
-        destination=str(row.pk),
-        lane=f"subscription {row.pk}",
-        subject=f"{row.pk} {uuid4()}",
-    )
-    messages.add_whole(message, body=json.dumps(body), window=WINDOW)
-
-
 def _row(subscription: UUID, *, locks: bool = False) -> Subscription:
     rows = Subscription.objects.filter(pk=subscription)
     row = (rows.select_for_update() if locks else rows).first()
     if row is None:
         raise UnknownSubscription
     return row
-
-
-def _check(terms: SubscriptionTerms) -> None:
-    """Raise InvalidInput for the first field that is wrong."""
-    for field, limit in (("name", MAX_NAME), ("agent", MAX_FILTER), ("tool", MAX_FILTER)):
-        text = getattr(terms, field)
-        if not isinstance(text, str) or len(text) > limit or not text.isprintable():
-            raise InvalidInput(field, f"must have at most {limit} printable characters")
-    if not terms.name:
-        raise InvalidInput("name", "is missing")
-    if not isinstance(terms.url, str):
-        raise InvalidInput("url", "must be text")
-    try:
-        webhook.check_url(terms.url)
-    except InvalidUrl as exc:
-        raise InvalidInput("url", str(exc)) from exc
-    if not terms.events or not isinstance(terms.events, list) or set(terms.events) - set(EventType):
-        raise InvalidInput("events", "must be some of " + ", ".join(EventType))
-    if terms.risk not in ("", *RISKS):
-        raise InvalidInput("risk", "must be empty or one of " + ", ".join(RISKS))
 
 
 def _new_secret() -> str:

@@ -277,7 +277,10 @@ class ChannelNotices:
         if channel is None or message.body is None or not channel.person.is_active:
             return None
         written = notice.read_notice(message.body)
-        if written.requests and not _waits(channel, written.requests):
+        if (
+            written.requests
+            and not waiting_requests(channel).filter(pk__in=written.requests).exists()
+        ):
             return None
         answer = TRANSPORTS[channel.kind].send(channel, written, message.id)
         if answer is None:
@@ -298,7 +301,3 @@ KINDS: dict[str, MessageKind] = {NOTICE: RequestNotices(), channels.CHANNEL: Cha
 def _channel(message: OutboxMessage) -> NoticeChannel | None:
     rows = NoticeChannel.objects.filter(pk=UUID(message.destination)).select_related("person")
     return rows.first()
-
-
-def _waits(channel: NoticeChannel, requests: tuple[str, ...]) -> bool:
-    return waiting_requests(channel).filter(pk__in=requests).exists()

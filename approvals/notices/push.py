@@ -78,8 +78,14 @@ class PushTransport:
             signature = _authorize(subscription["endpoint"], channel.address["key"])
         except KeyMissing as exc:
             return AttemptResult(is_taken=False, text=str(exc))
+        entries = notice.entries
+        link = entries[0].link if len(entries) == 1 else f"{settings.PUBLIC_URL}/inbox/"
+        lines = [line for entry in entries for line in entry.lines] or list(notice.foot)
+        text = "\n".join(lines).encode()[:MAX_TEXT].decode(errors="ignore")
+        path = urlsplit(link).path
+        document = {"title": notice.title, "text": text, "path": path, "tag": message_id.hex}
         content = encrypt(
-            json.dumps(_describe(notice, message_id), ensure_ascii=False).encode(),
+            json.dumps(document, ensure_ascii=False).encode(),
             point=_bytes(subscription["point"]),
             secret=_bytes(subscription["secret"]),
             key=ec.generate_private_key(CURVE),
@@ -113,15 +119,6 @@ def encrypt(
 def public_key() -> str:
     """Return the key that browsers subscribe with, as they want it."""
     return _public_text(_signing_key(files.current_key(purposes.SECRETS)[0]))
-
-
-def _describe(notice: Notice, message_id: UUID) -> dict[str, str]:
-    """Return what the service worker shows, and the page that it opens."""
-    entries = notice.entries
-    link = entries[0].link if len(entries) == 1 else f"{settings.PUBLIC_URL}/inbox/"
-    lines = [line for entry in entries for line in entry.lines] or list(notice.foot)
-    text = "\n".join(lines).encode()[:MAX_TEXT].decode(errors="ignore")
-    return {"title": notice.title, "text": text, "path": urlsplit(link).path, "tag": message_id.hex}
 
 
 def _authorize(endpoint: str, key_id: str) -> str:

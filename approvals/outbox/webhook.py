@@ -114,7 +114,8 @@ def send_request(
         return Reply(problem=f"no address: {exc}")
     headers = {"Host": parts.netloc, "User-Agent": "Signoff", **headers}
     connection = _Connection(parts, host, port, addresses, seconds or LIMIT_SECONDS)
-    return _exchange(connection, _path(parts), content, headers, max_bytes)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return _exchange(connection, path, content, headers, max_bytes)
 
 
 def _exchange(
@@ -138,10 +139,6 @@ def _exchange(
     finally:
         alarm.cancel()
         connection.close()
-
-
-def _path(parts: SplitResult) -> str:
-    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
 class _Connection(http.client.HTTPConnection):

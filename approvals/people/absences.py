@@ -55,7 +55,14 @@ def announce(*, deputy: object, starts: datetime, ends: datetime, actor: Actor) 
         _lock(actor.person)
         principal = _decider(principals.principal_of(actor), actor.person)
         now = clock.now()
-        _check_times(starts, ends, now)
+        if ends <= starts:
+            raise InvalidInput("ends", "must not be before the start")
+        if ends <= now:
+            raise InvalidInput("ends", "must not be in the past")
+        if ends - starts > principals.LONGEST_ABSENCE:
+            raise InvalidInput("ends", f"must be at most {MAX_DAYS} days after the start")
+        if starts > now + FIRST:
+            raise InvalidInput("starts", "must be at most a year ahead")
         name = _deputy(deputy, actor.person, starts, ends)
         row = _ACTS.append(
             Absence.AbsenceChange.SET,
@@ -146,17 +153,6 @@ def _decider(principal: Principal | None, person: str) -> Principal:
     if not roles.risks_decided_by(principal.groups):
         raise Forbidden("not_eligible", f"{person} decides nothing that a deputy could decide.")
     return principal
-
-
-def _check_times(starts: datetime, ends: datetime, now: datetime) -> None:
-    if ends <= starts:
-        raise InvalidInput("ends", "must not be before the start")
-    if ends <= now:
-        raise InvalidInput("ends", "must not be in the past")
-    if ends - starts > principals.LONGEST_ABSENCE:
-        raise InvalidInput("ends", f"must be at most {MAX_DAYS} days after the start")
-    if starts > now + FIRST:
-        raise InvalidInput("starts", "must be at most a year ahead")
 
 
 def _deputy(deputy: object, person: str, starts: datetime, ends: datetime) -> str:

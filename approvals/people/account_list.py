@@ -112,18 +112,14 @@ def people_page(
 
     Every word must occur in the username, the full name or the mail address. Raise InvalidInput naming `q`.
     """
-    fitting = User.objects.filter(_condition(search))
+    condition = Q()
+    for operator, text in terms(search, FILTERS):
+        condition &= _CONDITIONS[operator](text)
+    fitting = User.objects.filter(condition)
     usernames = list(fitting.order_by("username").values_list("username", flat=True)[:MAX_PEOPLE])
     rows = _read(User.objects.filter(Q(username__in=usernames) | Q(username=selected)), reader)
     more_matches = fitting.count() - len(usernames) if len(usernames) == MAX_PEOPLE else 0
     return PeoplePage(people=tuple(rows), more_matches=more_matches)
-
-
-def _condition(search: str) -> Q:
-    condition = Q()
-    for operator, text in terms(search, FILTERS):
-        condition &= _CONDITIONS[operator](text)
-    return condition
 
 
 def _anywhere(text: str) -> Q:

@@ -148,7 +148,11 @@ def confirm(username: str, right: str, *, seq: int, actor: str | None) -> None:
                 f" {row.givers[0]}, and did not give {row.givers[0]} theirs."
             )
         if right == assignments.CREDENTIAL:
-            _check_chosen(row)
+            if row.act != Assignment.AssignmentChange.CHANGED:
+                raise NotConfirmable(
+                    f"{row.givers[0]} knows this password: {row.username} must change it on the page"
+                    " Your account first."
+                )
             assignments.end_sign_ins(person, actor=actor, since=row.given_at)
             end_sessions(person)
             tokens.revoke_all(person, since=row.given_at)
@@ -229,13 +233,6 @@ def read_person(username: str) -> User:
 
 def _end_links(person: User) -> None:
     PasswordLink.objects.filter(person=person, ended_at=None).update(ended_at=clock.now())
-
-
-def _check_chosen(row: Assignment) -> None:
-    if row.act != Assignment.AssignmentChange.CHANGED:
-        raise NotConfirmable(
-            f"{row.givers[0]} knows this password: {row.username} must change it on the page Your account first."
-        )
 
 
 def _join(person: User, groups: Collection[str], actor: str | None) -> None:

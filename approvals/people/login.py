@@ -36,7 +36,8 @@ class Throttle:
         """Count a failure until the password is right. Raise PermissionDenied if the limit is reached."""
         if request is None:
             raise PermissionDenied
-        username = _counted(username)
+        # No user has a longer name, and Postgres could not index it.
+        username = username[:MAX_PERSON]
         if not _count_attempt(request, address(request) or "", username):
             raise PermissionDenied
 
@@ -102,11 +103,6 @@ def address(request: HttpRequest) -> str | None:
     return str(ip.ipv4_mapped or ip_network((int(ip), 64), strict=False).network_address)
 
 
-def _counted(username: str) -> str:
-    """Return a name as it is counted. No user has a longer one, and Postgres cannot index much longer text."""
-    return username[:MAX_PERSON]
-
-
 def _free_at(rows: QuerySet[LoginFailures], limit: int) -> datetime | None:
     """Return when the failures in the window drop below the limit, None if they are below it now."""
     counted = 0
@@ -128,7 +124,14 @@ def _count_attempt(request: HttpRequest, client: str, username: str) -> bool:
         message = "Login from %s for %.64r: too many wrong passwords"
         _log.warning(message, address(request), username)
         return False
-    _count(client, username)
+    now = timezone.now()
+    # Without those that another login is deleting, or the two could wait for each other.
+    old = LoginFailures.objects.select_for_update(skip_locked=True)
+    old = old.filter(at__lt=now - settings.LOGIN_COOLOFF)
+    LoginFailures.objects.filter(pk__in=old.values("pk")).delete()
+    rows = _failures(client).filter(username=username)
+    if not rows.update(failures=F("failures") + 1, at=now):
+        LoginFailures.objects.create(address=client, username=username, failures=1, at=now)
     return True
 
 
@@ -138,17 +141,6 @@ def _lock_address(client: str) -> None:
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"login from {client}"]
         )
-
-
-def _count(client: str, username: str) -> None:
-    now = timezone.now()
-    # Without those that another login is deleting, or the two could wait for each other.
-    old = LoginFailures.objects.select_for_update(skip_locked=True)
-    old = old.filter(at__lt=now - settings.LOGIN_COOLOFF)
-    LoginFailures.objects.filter(pk__in=old.values("pk")).delete()
-    rows = _failures(client).filter(username=username)
-    if not rows.update(failures=F("failures") + 1, at=now):
-        LoginFailures.objects.create(address=client, username=username, failures=1, at=now)
 
 
 def _failures(client: str) -> QuerySet[LoginFailures]:

@@ -244,21 +244,17 @@ def _give(person: User, right: str, mapping: Mapping, source: str, makers: Colle
     else:
         terms |= {"confirmed_by": mapping.confirmed_by, "confirmed_at": mapping.confirmed_at}
     if right.startswith(assignments.SIGN_IN):
-        _require_own(person, right)
+        # With two people of one subject, neither could sign in.
+        rows = Assignment.objects.filter(what=right).exclude(person=person).select_related("person")
+        newest = rows.order_by("person", "-seq").distinct("person")
+        if any(assignments.is_of(row, row.person) for row in newest):
+            raise InvalidInput("external_id", "belongs to another account")
         # Who can sign in as the person has changed, as it does with a new password.
         assignments.grant(person, assignments.CREDENTIAL, actor=source, behind=makers)
     else:
         person.groups.add(GroupRow.objects.get_or_create(name=right)[0])
     assignments.grant(person, right, **terms)
     log_change(source, f"gave {right} to {person.username}")
-
-
-def _require_own(person: User, sign_in: str) -> None:
-    """Raise InvalidInput if another person signs in as this subject: with two of them, neither could."""
-    rows = Assignment.objects.filter(what=sign_in).exclude(person=person).select_related("person")
-    newest = rows.order_by("person", "-seq").distinct("person")
-    if any(assignments.is_of(row, row.person) for row in newest):
-        raise InvalidInput("external_id", "belongs to another account")
 
 
 def _provider(right: str) -> IdentityProvider | None:

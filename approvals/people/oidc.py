@@ -68,7 +68,16 @@ class _Endpoints(OpenIDConnectOAuth2Adapter):
         self.provider = provider
 
     def get_provider(self) -> "_Provider":
-        return _Provider(self.request, app=_app(self.provider))
+        address = self.provider.issuer.rstrip("/")
+        app = SocialApp(
+            provider=OpenIDConnectProvider.id,
+            provider_id=self.provider.name,
+            name=self.provider.label,
+            client_id=self.provider.client,
+            secret=self.provider.secret,
+            settings={"server_url": address, "oauth_pkce_enabled": True},
+        )
+        return _Provider(self.request, app=app)
 
     def get_callback_url(self, request: HttpRequest, app: SocialApp) -> str:
         return f"{settings.PUBLIC_URL}{reverse('oidc_callback', args=[self.provider.name])}"
@@ -175,7 +184,13 @@ def _verified(request: HttpRequest, provider: IdentityProvider, state: dict[str,
     claims = _claims(protocol, token)
     if not hmac.compare_digest(str(claims["nonce"]).encode(), state["nonce"].encode()):
         raise OAuth2Error("the token is for another login")
-    proof = _proof(provider, claims)
+    # The time is there if the provider says it, and the log-in is as strong as asked.
+    proof, acr, at = {"how": provider.giver}, claims.get("acr"), claims.get("auth_time")
+    if isinstance(acr, str) and len(acr) <= MAX_SUBJECT:
+        proof["acr"] = acr
+    is_strong = not provider.acr or proof.get("acr") in provider.acr.split()
+    if type(at) is int and 0 < at < LAST_SECOND and is_strong:
+        proof["at"] = datetime.fromtimestamp(at, UTC).isoformat()
     if "userinfo_endpoint" in protocol.openid_config:
         details = protocol._fetch_user_info(answer["access_token"])  # noqa: SLF001 - it has no public name
         if details["sub"] != claims["sub"]:
@@ -196,17 +211,6 @@ def _verified(request: HttpRequest, provider: IdentityProvider, state: dict[str,
         proof=proof,
         step_up=bool(state.get("step_up")),
     )
-
-
-def _proof(provider: IdentityProvider, claims: dict[str, Any]) -> dict[str, str]:
-    """Say how the person logged in. The time is there if the provider says it, and the log-in is as strong as asked."""
-    proof, acr, at = {"how": provider.giver}, claims.get("acr"), claims.get("auth_time")
-    if isinstance(acr, str) and len(acr) <= MAX_SUBJECT:
-        proof["acr"] = acr
-    is_strong = not provider.acr or proof.get("acr") in provider.acr.split()
-    if type(at) is int and 0 < at < LAST_SECOND and is_strong:
-        proof["at"] = datetime.fromtimestamp(at, UTC).isoformat()
-    return proof
 
 
 def _claims(protocol: _Endpoints, token: str) -> dict[str, Any]:
@@ -234,14 +238,3 @@ def _groups(value: object) -> tuple[str, ...]:
     """Return the values of the claim of groups, which is a list of texts; none of another value."""
     values = value if isinstance(value, list) else ()
     return tuple(text for text in values if isinstance(text, str))[:MAX_GROUPS]
-
-
-def _app(provider: IdentityProvider) -> SocialApp:
-    return SocialApp(
-        provider=OpenIDConnectProvider.id,
-        provider_id=provider.name,
-        name=provider.label,
-        client_id=provider.client,
-        secret=provider.secret,
-        settings={"server_url": provider.issuer.rstrip("/"), "oauth_pkce_enabled": True},
-    )

@@ -288,9 +288,9 @@ class _Storage(ScimStorage):
         person, giver = entry.person, self.directory.giver
         assert person is not None  # as it is an entry of a person
         name = person.get_username()
-        accounts.save_profile(
-            name, full_name=_full_name(resource), email=_address(resource), actor=giver
-        )
+        addresses = sorted(resource.emails or (), key=lambda email: not email.primary)
+        email = addresses[0].value or "" if addresses else ""
+        accounts.save_profile(name, full_name=_full_name(resource), email=email, actor=giver)
         if resource.active is False:
             accounts.disable(name, actor=giver)
         elif not person.is_active:
@@ -421,12 +421,6 @@ def _full_name(person: DirectoryPerson) -> str:
     name = person.name or scim.Name()
     parts = " ".join(part for part in (name.given_name, name.family_name) if part)
     return person.display_name or name.formatted or parts
-
-
-def _address(person: DirectoryPerson) -> str:
-    """Return the primary address, else the first."""
-    addresses = sorted(person.emails or (), key=lambda email: not email.primary)
-    return addresses[0].value or "" if addresses else ""
 
 
 def _version(entry: DirectoryEntry) -> str:

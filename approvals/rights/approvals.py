@@ -203,7 +203,13 @@ def denial(
         case "given_by_origin":
             return Forbidden(code, _bound(principal, {approval.requester, *people}))
         case "cooling_off":
-            return Forbidden(code, _cooling(principal))
+            assert principal.cooling_until is not None
+            return Forbidden(
+                code,
+                f"An admin gave {principal.person} the right to decide only recently: it counts from"
+                f" {principal.cooling_until.astimezone(UTC):%Y-%m-%d %H:%M} UTC, or once a second admin confirms it on"
+                " the page People.",
+            )
 
 
 def name_dependent(principal: Principal, voters: Collection[str]) -> frozenset[str]:
@@ -301,15 +307,10 @@ def _waits_for_others(principal: Principal) -> Q:
     mine = Q(open_to__has_any_keys=_keys(principal))
     for absent in principal.stands_for:
         if not absent.cooling_until:
-            mine |= _in_place_of(absent)
+            theirs = Q(open_to__has_any_keys=_keys(absent))
+            mine |= theirs & of_decided_risk(absent) & ~_barred(absent) & ~_has_vote(absent.person)
     voted = _has_vote(principal.person)
     return Q(open_to__isnull=False) & (~mine | voted)
-
-
-def _in_place_of(absent: Principal) -> Q:
-    """Build the condition on requests that wait for this absent person, or a deputy in their place."""
-    theirs = Q(open_to__has_any_keys=_keys(absent))
-    return theirs & of_decided_risk(absent) & ~_barred(absent) & ~_has_vote(absent.person)
 
 
 def _has_vote(person: str) -> Q:
@@ -350,15 +351,6 @@ def _bound(principal: Principal, people: Collection[str]) -> str:
     return (
         f"{principal.person} got the right to decide from {', '.join(givers)}, who is in this run's origin: the right"
         " does not count here until a second admin confirms it on the page People."
-    )
-
-
-def _cooling(principal: Principal) -> str:
-    assert principal.cooling_until is not None
-    return (
-        f"An admin gave {principal.person} the right to decide only recently: it counts from"
-        f" {principal.cooling_until.astimezone(UTC):%Y-%m-%d %H:%M} UTC, or once a second admin confirms it on"
-        " the page People."
     )
 
 

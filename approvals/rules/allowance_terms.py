@@ -246,7 +246,10 @@ def describe(limits: Collection[ArgumentLimit]) -> list[tuple[str, str]]:
 
 
 def _words(limit: ArgumentLimit) -> str:
-    values = [_value(value) for value in limit.values]
+    values = [
+        value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+        for value in limit.values
+    ]
     match limit.rule:
         case LimitRule.ANY:
             return "any value"
@@ -261,7 +264,3 @@ def _words(limit: ArgumentLimit) -> str:
             return f"at least {values[0]}"
         case LimitRule.BETWEEN:
             return f"from {values[0]} to {values[1]}"
-
-
-def _value(value: Any) -> str:
-    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

@@ -101,7 +101,10 @@ def _walk(steps: tuple[str | None, ...], value: Any) -> Iterator[tuple[ArgumentP
         case bool():
             yield path, Value(ValueKind.BOOLEAN, "true" if value else "false")
         case int() | float():
-            yield path, _of_number(value)
+            if abs(value) <= float_info.max:
+                yield path, Value(ValueKind.NUMBER, number_text(value), float(value))
+            else:  # only in a row that was tampered with
+                yield path, Value(ValueKind.TEXT, "a number that is too large")
         case str():
             yield from _of_text(path, value)
         case list() if value:
@@ -112,14 +115,6 @@ def _walk(steps: tuple[str | None, ...], value: Any) -> Iterator[tuple[ArgumentP
             yield path, Value(ValueKind.OBJECT, "")
             for name, inner in value.items():
                 yield from _walk((*steps, str(name)), inner)
-
-
-def _of_number(number: float) -> Value:
-    if abs(number) <= float_info.max:
-        return Value(ValueKind.NUMBER, number_text(number), float(number))
-    return Value(
-        ValueKind.TEXT, "a number that is too large"
-    )  # only in a row that was tampered with
 
 
 def _of_text(path: ArgumentPath, text: str) -> Iterator[tuple[ArgumentPath, Value]]:

@@ -83,7 +83,12 @@ def judge(of: Policy, facts: Facts) -> Judgement:
         "args": facts.args,
     }
     for rule in of.rules:
-        if not _matches(rule, facts):
+        conditions = (
+            (rule.tools, facts.tool),
+            (rule.agents, facts.agent),
+            (rule.risks, str(facts.risk)),
+        )
+        if any(names and name not in names for names, name in conditions):
             continue
         try:
             if not rule.when or condition_holds(rule.when, values):
@@ -113,6 +118,7 @@ def strictest_rule(of: Policy) -> Rule:
     """
     times = [rule.expires_after for rule in of.rules if rule.expires_after is not None]
     windows = [rule.undo for rule in of.rules if rule.undo is not None]
+    endings = {rule.on_expiry for rule in of.rules}
     hardest = max(of.rules, key=lambda rule: sum(stage.quorum for stage in rule.stages))
     return Rule(
         name="the strictest settings of all rules",
@@ -123,22 +129,7 @@ def strictest_rule(of: Policy) -> Rule:
         step_up=any(rule.step_up for rule in of.rules),
         expires_after=min(times, default=None),
         undo=max(windows, default=None),
-        on_expiry=OnExpiry.FAIL if _any_fails(of) else OnExpiry.DENY,
-    )
-
-
-def _any_fails(of: Policy) -> bool:
-    return any(rule.on_expiry is OnExpiry.FAIL for rule in of.rules)
-
-
-def _matches(rule: Rule, facts: Facts) -> bool:
-    return all(
-        not names or name in names
-        for names, name in (
-            (rule.tools, facts.tool),
-            (rule.agents, facts.agent),
-            (rule.risks, str(facts.risk)),
-        )
+        on_expiry=OnExpiry.FAIL if OnExpiry.FAIL in endings else OnExpiry.DENY,
     )
 
 

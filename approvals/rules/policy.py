@@ -243,7 +243,16 @@ def stages(demands: Demands, expires_at: datetime | None, at: datetime) -> tuple
     steps = demands.escalate[: begun(demands, expires_at, at)]
     if not steps:
         return demands.stages
-    return tuple(_widened(stage, steps) for stage in demands.stages)
+    return tuple(
+        replace(
+            stage,
+            groups=_merged(stage.groups, *(step.groups for step in steps)),
+            people=_merged(stage.people, *(step.people for step in steps)),
+        )
+        if stage.groups or stage.people
+        else stage  # every reviewer may decide
+        for stage in demands.stages
+    )
 
 
 def next_step(
@@ -270,16 +279,6 @@ def next_step(
         step=ESCALATE,
         groups=then.groups,
         people=then.people,
-    )
-
-
-def _widened(stage: Stage, steps: Sequence[Escalation]) -> Stage:
-    if not (stage.groups or stage.people):
-        return stage  # every reviewer may decide
-    return replace(
-        stage,
-        groups=_merged(stage.groups, *(step.groups for step in steps)),
-        people=_merged(stage.people, *(step.people for step in steps)),
     )
 
 

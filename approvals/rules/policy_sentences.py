@@ -63,7 +63,14 @@ class RuleChange:
 
 def describe(rule: Rule) -> str:
     """Say to which calls a rule applies, who decides them, and the end without a decision."""
-    demands = [_people(rule)]
+    people = ", then ".join(_stage(stage) for stage in rule.stages)
+    if rule.reason:
+        people += ", with a reason"
+    if rule.step_up:
+        people += ", with a fresh second factor"
+    if rule.approval:
+        people += ", also where the tool does not ask"
+    demands = [people]
     if rule.risk is not None:
         demands.append(f"at least {rule.risk} risk")
     demands += _deadlines(rule)
@@ -125,15 +132,6 @@ def _calls(rule: Rule) -> str:
     return calls + condition(rule.when)
 
 
-def _people(rule: Rule) -> str:
-    people = ", then ".join(_stage(stage) for stage in rule.stages)
-    if rule.reason:
-        people += ", with a reason"
-    if rule.step_up:
-        people += ", with a fresh second factor"
-    return people + (", also where the tool does not ask" if rule.approval else "")
-
-
 def _stage(stage: Stage) -> str:
     names = _names(stage)
     if not names or (set(stage.groups) == set(DECIDING) and not stage.people):
@@ -153,16 +151,15 @@ def _deadlines(rule: Rule) -> list[str]:
         f"after {time} also {_join(_names(step), 'and')}"
         for time, step in zip(times, rule.escalate, strict=False)
     )
-    ending = _ENDINGS.get(rule.on_expiry) or f"answered with {_json(rule.answer)}"
+    ending = (
+        _ENDINGS.get(rule.on_expiry)
+        or f"answered with {json.dumps(rule.answer, ensure_ascii=False)}"
+    )
     return [*steps, f"expires after {times[-1]}: {ending}"]
 
 
 def _names(of: Stage | Escalation) -> list[str]:
     return [*of.groups, *of.people]
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _time(seconds: float) -> str:
@@ -249,6 +246,7 @@ def _dump(document: Any) -> str:
 def _settings(rule: Rule) -> dict[str, Any]:
     """Return the settings of a rule that are not the default, by their names in YAML."""
     match = {"tool": rule.tools, "agent": rule.agents, "risk": rule.risks}
+    written = [_stage_setting(stage) for stage in rule.stages]
     return dict(
         _without_empty(
             name=rule.name,
@@ -256,11 +254,18 @@ def _settings(rule: Rule) -> dict[str, Any]:
             when=rule.when,
             approval="required" if rule.approval else None,
             risk=None if rule.risk is None else str(rule.risk),
-            **_people_setting(rule.stages),
+            **(written[0] if len(written) == 1 else {"stages": written}),
             reason="required" if rule.reason else None,
             step_up="required" if rule.step_up else None,
             expires_after=rule.expires_after,
-            escalate=[_step(step) for step in rule.escalate],
+            escalate=[
+                dict(
+                    _without_empty(
+                        groups=[*step.groups], people=[*step.people], expires_after=step.seconds
+                    )
+                )
+                for step in rule.escalate
+            ],
             on_expiry=_on_expiry(rule),
             reviewer_may_write=rule.reviewer_may_write or None,
         ),
@@ -268,20 +273,9 @@ def _settings(rule: Rule) -> dict[str, Any]:
     )
 
 
-def _people_setting(stages: Sequence[Stage]) -> dict[str, Any]:
-    written = [_stage_setting(stage) for stage in stages]
-    return written[0] if len(written) == 1 else {"stages": written}
-
-
 def _stage_setting(stage: Stage) -> dict[str, Any]:
     quorum = None if stage.quorum == 1 else stage.quorum
     return dict(_without_empty(quorum=quorum, groups=[*stage.groups], people=[*stage.people]))
-
-
-def _step(step: Escalation) -> dict[str, Any]:
-    return dict(
-        _without_empty(groups=[*step.groups], people=[*step.people], expires_after=step.seconds)
-    )
 
 
 def _on_expiry(rule: Rule) -> Any:

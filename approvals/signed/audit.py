@@ -227,7 +227,8 @@ def verify(run: UUID) -> int:
         count += 1
         if entry.seq != count:
             raise BrokenChain(run, count, "is missing")
-        if not _follows(entry, previous):
+        seal = macs.Seal(mac=entry.hash, key_id=entry.key_id)
+        if not macs.verify(purposes.AUDIT, seal, _digest(entry, previous), short=True):
             raise BrokenChain(run, count, "was changed")
         previous = entry.hash
         acts.add((entry.subject, entry.act))
@@ -250,12 +251,6 @@ def _check_head(run: UUID, head: AuditHead | None, count: int) -> None:
         raise BrokenChain(run, count + 1, "may be missing: the number of rows was deleted")
     if counted is not None and counted < count:
         raise BrokenChain(run, counted + 1, "was not counted")
-
-
-def _follows(entry: AuditEntry, previous: str) -> bool:
-    """Tell whether this is the unchanged row after the one with this MAC."""
-    seal = macs.Seal(mac=entry.hash, key_id=entry.key_id)
-    return macs.verify(purposes.AUDIT, seal, _digest(entry, previous), short=True)
 
 
 def _seal_head(entry: AuditEntry) -> macs.Seal:

@@ -96,7 +96,10 @@ def sign(approval: Approval, statement: Statement) -> None:
     """Store the signed statement in the row. Raises ImproperlyConfigured without the private key."""
     text = _text(statement)
     signature = signatures.sign(purposes.DECISIONS, text)
-    approval.statement = _shortened(text, approval)
+    # The row has these two values anyway. A quotation mark within a value is escaped.
+    for name, value, _ in _of_row(approval):
+        text = text.replace(f'"{name}":"{value}",', "", 1)
+    approval.statement = text
     approval.signature, approval.key_id = _base64(signature.hex), signature.key_id
 
 
@@ -160,6 +163,7 @@ def consequences_of(decision: Decision) -> str | None:
 
 
 def _text(statement: Statement) -> str:
+    effective_at = statement.effective_at
     return canonical(
         {
             "request": str(statement.approval_id),
@@ -169,7 +173,7 @@ def _text(statement: Statement) -> str:
             "reason": statement.reason,
             "result": statement.result,
             "at": statement.at.astimezone(UTC).isoformat(),
-            "effective_at": _moment(statement.effective_at),
+            "effective_at": effective_at and effective_at.astimezone(UTC).isoformat(),
             "undone": statement.undone,
             **({"votes": list(statement.votes)} if statement.votes else {}),
             **({"for": statement.absent} if statement.absent else {}),
@@ -177,13 +181,6 @@ def _text(statement: Statement) -> str:
             **({"authenticated": statement.authenticated} if statement.authenticated else {}),
         }
     ).decode()
-
-
-def _shortened(text: str, approval: Approval) -> str:
-    """Leave out the two values that the row has anyway. A quotation mark within a value is escaped."""
-    for name, value, _ in _of_row(approval):
-        text = text.replace(f'"{name}":"{value}",', "", 1)
-    return text
 
 
 def _of_row(approval: Approval) -> tuple[tuple[str, object, str], ...]:
@@ -230,7 +227,3 @@ def _parse(text: str) -> Statement:
         consequences=fields.get("consequences"),
         authenticated=fields.get("authenticated"),
     )
-
-
-def _moment(at: datetime | None) -> str | None:
-    return None if at is None else at.astimezone(UTC).isoformat()
