@@ -48,7 +48,19 @@ def left_out(approval: ApprovalView, verdict: Verdict) -> RequestError | None:
         return approval.denial
     if alone := GATES[GateKind(approval.kind)].alone:
         return NotTogether(alone)
-    return _not_approved(approval) if verdict is Verdict.APPROVE else None
+    if verdict is not Verdict.APPROVE:
+        return None
+    if approval.confirm is not None or approval.risk not in roles.UNDOABLE:
+        return NotTogether(
+            "High risk: rights, money, or an effect that cannot be undone. Approve it on its own page."
+        )
+    if approval.quorum > 1:
+        return NotTogether(f"{approval.quorum} people must approve it, each on its own page.")
+    if isinstance(approval.preview, dict) and "before" in approval.preview:
+        return NotTogether(
+            "Its consequences changed after an earlier approval. Approve it on its own page."
+        )
+    return None
 
 
 def decide_each(
@@ -78,10 +90,12 @@ def decide_each(
             "count",
             f"must be {len(items)}, the number of ticked requests: more than {COUNTED_ABOVE} need it",
         )
-
     by_id = {view.id: view for view in approval_views.several(list(items), actor=actor)}
     if decided_verdict is Verdict.APPROVE:
-        _check_one_tool([row for row in by_id.values() if left_out(row, decided_verdict) is None])
+        approved = [row for row in by_id.values() if left_out(row, decided_verdict) is None]
+        if len({kind_of(row) for row in approved}) > 1:
+            problem = "must be calls of one tool by one agent to be approved together"
+            raise InvalidInput("item", problem)
 
     def act(approval: ApprovalView) -> ApprovalView:
         return decide(
@@ -118,28 +132,9 @@ def kind_of(approval: ApprovalView) -> tuple[str, ...]:
     return tuple(approval.path[-2:])
 
 
-def _not_approved(approval: ApprovalView) -> RequestError | None:
-    if approval.confirm is not None or approval.risk not in roles.UNDOABLE:
-        return NotTogether(
-            "High risk: rights, money, or an effect that cannot be undone. Approve it on its own page."
-        )
-    if approval.quorum > 1:
-        return NotTogether(f"{approval.quorum} people must approve it, each on its own page.")
-    if isinstance(approval.preview, dict) and "before" in approval.preview:
-        return NotTogether(
-            "Its consequences changed after an earlier approval. Approve it on its own page."
-        )
-    return None
-
-
 def _check_number(items: Mapping[UUID, object] | Sequence[UUID]) -> None:
     if not 1 <= len(items) <= MAX_ITEMS:
         raise InvalidInput("item", f"must be 1 to {MAX_ITEMS} requests, and {len(items)} are given")
-
-
-def _check_one_tool(approved: Sequence[ApprovalView]) -> None:
-    if len({kind_of(approval) for approval in approved}) > 1:
-        raise InvalidInput("item", "must be calls of one tool by one agent to be approved together")
 
 
 def _each(

@@ -79,7 +79,11 @@ def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor
         return _expire(loaded)
     if approval.rule is not None:
         votes.check_step_up(approval, actor, loaded.at)
-    seconds = _undo_seconds(approval)
+    seconds = votes.undo_seconds(approval)
+    if approval.is_of_call and approval.risk not in roles.UNDOABLE:
+        seconds = 0.0  # to approve a high-risk call has a second step instead
+    elif seconds is None:
+        seconds = float(settings.SIGNOFF_UNDO_SECONDS)
     effective_at = loaded.at + timedelta(seconds=seconds) if seconds else None
     is_late = effective_at and approval.expires_at and effective_at > approval.expires_at
     if is_late and external_call.is_path(approval.path):
@@ -200,14 +204,6 @@ def reason(text: object, verdict: Verdict, approval: Approval) -> str:
     if votes.needs_reason(approval, verdict):
         needed = "is required by the policy"
     return validate_text("reason", "" if text is None else text, MAX_REASON, required=needed)
-
-
-def _undo_seconds(approval: Approval) -> float:
-    """Return how long the decision can be undone. Approving a high-risk call has a second step instead."""
-    if approval.is_of_call and approval.risk not in roles.UNDOABLE:
-        return 0.0
-    by_policy = votes.undo_seconds(approval)
-    return float(settings.SIGNOFF_UNDO_SECONDS) if by_policy is None else by_policy
 
 
 def _expire(loaded: commit.LoadedApproval) -> Expired:

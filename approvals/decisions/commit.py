@@ -120,7 +120,7 @@ def close(
         extra_statements=(
             _closed(approval),
             *_audited(loaded, decision, actor),
-            *_wake_message(approval),
+            *messages.build_wake(approval.path, approval.effective_at),
         ),
     )
 
@@ -201,13 +201,6 @@ def _audited(loaded: LoadedApproval, decision: Decision, actor: Actor) -> tuple[
         at=loaded.at,
     )
     return audit.appended([entry])
-
-
-def _wake_message(approval: Approval) -> tuple[StatementPart, ...]:
-    """Tell the agent outside that asked, once the decision counts."""
-    if approval.path[0] != external_call.AGENT:
-        return ()
-    return (messages.build_wake(approval.effective_at),)
 
 
 def is_expired(approval: Approval, at: datetime) -> bool:

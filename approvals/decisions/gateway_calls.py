@@ -47,10 +47,12 @@ def ask(*, gateway: str, tool: str, arguments: Any, actor: Actor) -> UUID:
     require_json(arguments, "arguments")
     wiring.access().require(actor, "runs:start")
     digest = sha256_of({"token": actor.token, "tool": tool, "arguments": arguments})
-    last = _last(gateway, digest, actor)
+    ends = [business_key(digest, number) for number in (0, 10**9 - 1)]  # a range of the index
+    rows = Run.objects.filter(agent=gateway, requester=actor.person, business_key__range=ends)
+    last = rows.order_by("-business_key").first()
     if last is not None and not _is_over(last):
         return UUID(str(last.id))
-    number = 0 if last is None else _number_of(last) + 1
+    number = 0 if last is None else int(str(last.business_key).rpartition(":")[2]) + 1
     # Of two at once, one creates the run and the other finds it by the key.
     with atomic():
         started = start(
@@ -98,22 +100,10 @@ def business_key(digest: str, number: int) -> str:
     return f"mcp:{digest}:{number:09}"
 
 
-def _number_of(run: Run) -> int:
-    assert run.business_key is not None
-    return int(run.business_key.rpartition(":")[2])
-
-
 def _calls(gateway: str, actor: Actor) -> QuerySet[Run]:
     return Run.objects.filter(
         agent=gateway, requester=actor.person, business_key__startswith="mcp:"
     )
-
-
-def _last(gateway: str, digest: str, actor: Actor) -> Run | None:
-    """Return the newest run of this call. Its keys are a range of the index of business keys."""
-    ends = [business_key(digest, number) for number in (0, 10**9 - 1)]
-    rows = Run.objects.filter(agent=gateway, requester=actor.person, business_key__range=ends)
-    return rows.order_by("-business_key").first()
 
 
 def _is_over(run: Run) -> bool:

@@ -28,7 +28,6 @@ from approvals.people import instance_webhooks
 from approvals.requests import snapshot
 from approvals.rules.judge import without_policy
 from approvals.signed import audit
-from runtime.core.documents import external_call
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.verdicts import FRAME_GATES
 from runtime.models import Run
@@ -101,6 +100,8 @@ def build(
             )
             entries.append(entry)
             last = audit.Last(seq=entry.seq, hash=entry.hash)
+    # An allowance may have approved the call already.
+    is_decided = approvals[0].status != Approval.Status.PENDING
     rows = [{name: getattr(approval, name) for name in _COLUMNS} for approval in approvals]
     return (
         *record_uses(approvals),
@@ -113,16 +114,8 @@ def build(
             sorted({text for review in snapshots for text in snapshot.schema_texts(review)})
         ),
         *audit.appended(entries),
-        *_wake_message(approvals),
+        *(messages.build_wake(approvals[0].path, None) if is_decided else ()),
     )
-
-
-def _wake_message(approvals: Sequence[Approval]) -> tuple[StatementPart, ...]:
-    """Tell the agent outside that asked, if an allowance has approved its call."""
-    decided = approvals[0].status != Approval.Status.PENDING
-    if not decided or approvals[0].path[0] != external_call.AGENT:
-        return ()
-    return (messages.build_wake(None),)
 
 
 def _judged(call: ReviewSnapshot) -> snapshot.Judged:

@@ -119,7 +119,11 @@ def propose(
         ends_at=clock.now() + timedelta(days=_whole_number(days, "days", MAX_DAYS)),
         request=str(approval.id),
     )
-    if len(_text(terms)) > MAX_TERMS:
+    try:
+        length = len(terms.text())
+    except (NotJson, ValueError, RecursionError) as exc:
+        raise InvalidInput("limits", "have a value that is no JSON") from exc
+    if length > MAX_TERMS:
         raise InvalidInput("limits", f"are longer than {MAX_TERMS} characters of JSON")
     allowance = uuid4()
     with _changing():
@@ -274,13 +278,6 @@ def _limit(argument: LimitedArgument, fields: object) -> ArgumentLimit:
     if problem is not None:
         raise InvalidInput(field, problem)
     return limit
-
-
-def _text(terms: Terms) -> str:
-    try:
-        return terms.text()
-    except (NotJson, ValueError, RecursionError) as exc:
-        raise InvalidInput("limits", "have a value that is no JSON") from exc
 
 
 def _whole_number(value: object, field: str, maximum: int) -> int:

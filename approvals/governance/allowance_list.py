@@ -47,11 +47,31 @@ def rows(actor: Actor) -> tuple[tuple[AllowanceRow, ...], tuple[str, ...]]:
 
 
 def read_with_uses(allowance: UUID, actor: Actor) -> tuple[AllowanceRow, tuple[Use, ...]]:
-    """Return one allowance with its newest uses. Raises UnknownAllowance, AllowanceRefused."""
+    """Return one allowance with its newest uses. Raises UnknownAllowance, AllowanceRefused.
+
+    The request of a use shows the call, if the reader may read it.
+    """
     stored = allowance_changes.readable(allowance, actor)
     principal = principals.principal_of(actor)
     (row,) = _rows([stored], principal)
-    return row, _uses(stored, principal)
+    acts = AllowanceAct.objects.filter(allowance=stored.id, act=allowances.Act.USED)
+    newest = list(acts.order_by("-seq")[:MAX_USES])
+    approvals_by_id = Approval.objects.in_bulk([act.approval for act in newest])
+    uses = []
+    for act in newest:
+        approval = approvals_by_id.get(act.approval)
+        if approval is None or not approvals.reads(principal, approval):
+            approval = None
+        uses.append(
+            Use(
+                number=act.seq - allowances.FIRST_USE + 1,
+                at=act.at,
+                approval_id=approval.id if approval else None,
+                sentence=to_view(approval, principal).sentence if approval else "",
+                requester=approval.requester if approval else "",
+            )
+        )
+    return row, tuple(uses)
 
 
 def _rows(stored: Sequence[Allowance], principal: Principal | None) -> tuple[AllowanceRow, ...]:
@@ -71,25 +91,3 @@ def _rows(stored: Sequence[Allowance], principal: Principal | None) -> tuple[All
         )
         for item in stored
     )
-
-
-def _uses(allowance: Allowance, principal: Principal | None) -> tuple[Use, ...]:
-    """Return the newest uses. The request shows the call, if the reader may read it."""
-    acts = AllowanceAct.objects.filter(allowance=allowance.id, act=allowances.Act.USED)
-    newest = list(acts.order_by("-seq")[:MAX_USES])
-    approvals_by_id = Approval.objects.in_bulk([row.approval for row in newest])
-    uses = []
-    for row in newest:
-        approval = approvals_by_id.get(row.approval)
-        if approval is None or not approvals.reads(principal, approval):
-            approval = None
-        uses.append(
-            Use(
-                number=row.seq - allowances.FIRST_USE + 1,
-                at=row.at,
-                approval_id=approval.id if approval else None,
-                sentence=to_view(approval, principal).sentence if approval else "",
-                requester=approval.requester if approval else "",
-            )
-        )
-    return tuple(uses)

@@ -160,22 +160,17 @@ def forget() -> None:
 
 def _of_tool(connection: Connection, tool: str) -> tuple[Allowance, ...]:
     """Return the allowances of the tool; none if an act on one of them does not verify."""
-    if not _is_live(connection, tool):
-        return ()
+    global _live
+    with _lock:
+        if time.monotonic() - _live.checked >= RECENT_SECONDS:
+            _live = _Live(checked=time.monotonic(), tools=allowances.live_tools(connection))
+        if tool not in _live.tools:
+            return ()
     try:
         return allowances.of_tool(connection, tool)
     except AllowanceBroken as exc:
         log.error("No allowance of %s counts: %s", tool, exc)
         return ()
-
-
-def _is_live(connection: Connection, tool: str) -> bool:
-    """Tell whether the tool has an allowance, by what this process read within the last second."""
-    global _live
-    with _lock:
-        if time.monotonic() - _live.checked >= RECENT_SECONDS:
-            _live = _Live(checked=time.monotonic(), tools=allowances.live_tools(connection))
-        return tool in _live.tools
 
 
 def _is_plain(preview: dict[str, Any] | None) -> bool:

@@ -82,18 +82,16 @@ def version_in_force(versions: tuple[PolicyVersion, ...], at: datetime) -> Polic
 
 
 def _apply(versions: dict[int, PolicyVersion], row: PolicyAct) -> dict[int, PolicyVersion]:
-    versions[row.number] = _after(versions.get(row.number), row)
-    return versions
-
-
-def _after(before: PolicyVersion | None, row: PolicyAct) -> PolicyVersion:
-    """Return the version after this act."""
+    before = versions.get(row.number)
     if row.act == Act.PROPOSED and before is None:
-        return PolicyVersion(number=row.number, text=row.text, author=row.by, proposed_at=row.at)
+        versions[row.number] = PolicyVersion(
+            number=row.number, text=row.text, author=row.by, proposed_at=row.at
+        )
+        return versions
     if row.act == Act.PROPOSED or before is None:
         raise PolicyBroken(f"act {row.seq} on the policy is about no proposed version")
     withdrawn = row.act == Act.WITHDRAWN
-    return replace(
+    versions[row.number] = replace(
         before,
         effective_at=None if withdrawn else row.effective_at,
         confirmed_by=row.by if row.act == Act.CONFIRMED else before.confirmed_by,
@@ -101,6 +99,7 @@ def _after(before: PolicyVersion | None, row: PolicyAct) -> PolicyVersion:
         withdrawn=withdrawn,
         order=row.seq,
     )
+    return versions
 
 
 LOG = SignedLog(PolicyAct, noun="the policy", start=dict, apply=_apply, broken=PolicyBroken)

@@ -57,9 +57,22 @@ def simulate(draft: Policy) -> Simulation:
         if tried == MOST or time.monotonic() > ends:
             return _result(tried, changes, all=False)
         tried += 1
-        difference = _difference(draft, approval)
-        if difference is not None:
-            changes.append(difference)
+        try:
+            before = _needs(demands_of(approval.rule), approval.risk)
+            call = policies.facts_of(approval, json.loads(approval.args), Risk(approval.risk))
+        except (ValueError, KeyError, TypeError):
+            continue  # a row that cannot be read
+        judgement = judge(draft, call)
+        after = _needs(judgement.demands, judgement.risk)
+        if before != after:
+            change = SimulatedChange(
+                approval_id=approval.id,
+                sentence=approval.sentence,
+                created_at=approval.created_at,
+                before=before,
+                after=after,
+            )
+            changes.append(change)
     return _result(tried, changes, all=True)
 
 
@@ -69,28 +82,8 @@ def _result(tried: int, changes: list[SimulatedChange], *, all: bool) -> Simulat
     )
 
 
-def _difference(draft: Policy, approval: Approval) -> SimulatedChange | None:
-    """Return the difference for one request; None without one, and for a row that cannot be read."""
-    try:
-        before = _needs(demands_of(approval.rule), approval.risk)
-        call = policies.facts_of(approval, json.loads(approval.args), Risk(approval.risk))
-    except (ValueError, KeyError, TypeError):
-        return None
-    judgement = judge(draft, call)
-    after = _needs(judgement.demands, judgement.risk)
-    if before == after:
-        return None
-    return SimulatedChange(
-        approval_id=approval.id,
-        sentence=approval.sentence,
-        created_at=approval.created_at,
-        before=before,
-        after=after,
-    )
-
-
 def _needs(demands: Demands | None, risk: str) -> str:
-    """Say what a request needs: how many people, of which stages, and a reason."""
+    """Say what a request needs: how many people, of which stages, a reason, and what follows if no person decides."""
     if demands is None:
         return f"1 approval, {risk} risk"
     stages = ", then ".join(
@@ -101,18 +94,14 @@ def _needs(demands: Demands | None, risk: str) -> str:
     extras = ", with a reason" if demands.reason else ""
     extras += ", with a fresh second factor" if demands.step_up else ""
     extras += ", reviewers may write to the run" if demands.reviewer_may_write else ""
-    return f"{people}, {risk} risk{extras}{_expiry(demands)}"
-
-
-def _expiry(demands: Demands) -> str:
-    """Say what follows if no person decides; empty if the call is denied, as by default."""
-    steps = (f"later also {', '.join(_names(step.keys))}" for step in demands.escalate)
-    ends = {
-        OnExpiry.DENY: "",
-        OnExpiry.FAIL: "expiry fails the run",
-        OnExpiry.ANSWER: "expiry gives an answer",
-    }
-    return "".join(f", {text}" for text in (*steps, ends[demands.on_expiry]) if text)
+    for step in demands.escalate:
+        extras += f", later also {', '.join(_names(step.keys))}"
+    match demands.on_expiry:
+        case OnExpiry.FAIL:
+            extras += ", expiry fails the run"
+        case OnExpiry.ANSWER:
+            extras += ", expiry gives an answer"
+    return f"{people}, {risk} risk{extras}"
 
 
 def _names(keys: Iterable[str]) -> Iterable[str]:

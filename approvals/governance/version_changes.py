@@ -174,7 +174,20 @@ def to_undo(pair: VersionPair) -> dict[UUID, PairDecision]:
     That is one of those that count, or without any one of those that were withdrawn.
     """
     decisions = counting(pair) or _of_pair(pair, "<")
-    return {gate: decision for decision in decisions for gate in _not_final(pair, decision)}
+    decision_by_gate = {}
+    for decision in decisions:
+        rows = Approval.objects.filter(
+            decided_by=decision.by,
+            decided_at__gte=decision.at,
+            effective_at__gt=clock.now(),
+            kind=GateKind.VERSION,
+            status=Approval.Status.APPROVED,
+            reason=decision.reason,
+        )
+        for approval in rows.order_by("-decided_at", "-id"):
+            if _pair_of(approval) == pair:
+                decision_by_gate[approval.id] = decision
+    return decision_by_gate
 
 
 def half_withdrawn() -> tuple[PairDecision, ...]:
@@ -213,23 +226,6 @@ def _decisions(sql: str, *parameters: object) -> Iterator[PairDecision]:
         for row in VersionDecision.objects.raw(sql, parameters)
         if signed_rows.is_valid(row)
     )
-
-
-def _not_final(pair: VersionPair, decision: PairDecision) -> list[UUID]:
-    """List the requests at gates of this pair which the decision decided, and which can still be undone."""
-    rows = Approval.objects.filter(
-        decided_by=decision.by,
-        decided_at__gte=decision.at,
-        effective_at__gt=clock.now(),
-        kind=GateKind.VERSION,
-        status=Approval.Status.APPROVED,
-        reason=decision.reason,
-    )
-    return [
-        approval.id
-        for approval in rows.order_by("-decided_at", "-id")
-        if _pair_of(approval) == pair
-    ]
 
 
 def count() -> int:

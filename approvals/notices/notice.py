@@ -170,7 +170,14 @@ def _name(news: RunNews, content: NoticeChannel.Detail) -> str:
 
 
 def _entry(approval: Approval, content: NoticeChannel.Detail, note: str) -> NoticeEntry:
-    lines = [f"{note}: " * bool(note) + _describe(approval, content)]
+    label = "In doubt" if approval.is_in_doubt else f"{approval.risk.capitalize()} risk"
+    if approval.is_question:  # which is an agent's own text
+        text = "An agent asks you a question"
+    elif content == NoticeChannel.Detail.NOTHING:
+        text = label
+    else:
+        text = f"{label}: {_plain(approval.sentence)}"
+    lines = [f"{note}: {text}" if note else text]
     if content == NoticeChannel.Detail.ARGUMENTS and not approval.is_question:
         lines += _arguments(approval)
     if approval.expires_at:
@@ -181,16 +188,6 @@ def _entry(approval: Approval, content: NoticeChannel.Detail, note: str) -> Noti
         request=str(approval.pk),
         digest=approval.approval_digest,
     )
-
-
-def _describe(approval: Approval, content: NoticeChannel.Detail) -> str:
-    """Describe a request on one line. A question is an agent's own text."""
-    if approval.is_question:
-        return "An agent asks you a question"
-    label = "In doubt" if approval.is_in_doubt else f"{approval.risk.capitalize()} risk"
-    if content == NoticeChannel.Detail.NOTHING:
-        return label
-    return f"{label}: {_plain(approval.sentence)}"
 
 
 def _arguments(approval: Approval) -> list[str]:

@@ -56,7 +56,10 @@ def build_card(approval: ApprovalView | None, content: str | None) -> Card:
     facts, buttons = [_plain(_state(approval))], list[Card]()
     blocks = [_section(sentence), {"type": "context", "elements": facts}]
     if approval.is_pending and approval.denial is None:
-        facts += _deadline(approval)
+        if (at := approval.expires_at) is not None:  # Slack shows it in the reader's time zone
+            utc = f"Expires {at:%Y-%m-%d %H:%M} UTC"
+            date = f"<!date^{int(at.timestamp())}^Expires {{date_short_pretty}} {{time}}|{utc}>"
+            facts.append({"type": "mrkdwn", "text": date})
         has_arguments = approval.is_of_call and content == NoticeChannel.Detail.ARGUMENTS
         if has_arguments:
             blocks.append(_section(_arguments(approval)))
@@ -141,16 +144,6 @@ def _state(approval: ApprovalView) -> str:
     votes = f" · {len(approval.voted)} of {approval.quorum} approved" if approval.voted else ""
     label = "In doubt" if approval.is_in_doubt else f"{approval.risk.capitalize()} risk"
     return f"{label} · for {approval.requester}{votes}"
-
-
-def _deadline(approval: ApprovalView) -> list[Card]:
-    """Write the deadline, which Slack shows in the reader's time zone."""
-    at = approval.expires_at
-    if at is None:
-        return []
-    utc = f"Expires {at:%Y-%m-%d %H:%M} UTC"
-    text = f"<!date^{int(at.timestamp())}^Expires {{date_short_pretty}} {{time}}|{utc}>"
-    return [{"type": "mrkdwn", "text": text}]
 
 
 def _arguments(approval: ApprovalView) -> str:
@@ -246,7 +239,10 @@ def _post(message: OutboxMessage) -> AttemptResult | None:
     """Post the request to the person, if they may decide it now and still want to hear here."""
     approval, user = _view(message), slack_links.user_of(str(message.body))
     card = _build_card(message, approval)
-    if approval is None or user is None or card is None or not _waits(approval):
+    if approval is None or user is None or card is None:
+        return None
+    is_over = approval.expires_at is not None and approval.expires_at <= clock.now()
+    if not approval.is_pending or approval.denial is not None or is_over:
         return None
     reply = slack.call("chat.postMessage", {"channel": user, **card})
     return _result(reply, f"{reply.values.get('channel')} {reply.values.get('ts')}")
@@ -285,11 +281,6 @@ def _build_card(message: OutboxMessage, approval: ApprovalView | None) -> Card |
     rows = NoticeChannel.objects.filter(kind=NoticeChannel.Kind.SLACK)
     channel = rows.filter(person__username=message.body).first()
     return None if channel is None else build_card(approval, content_of(channel))
-
-
-def _waits(approval: ApprovalView) -> bool:
-    is_over = approval.expires_at is not None and approval.expires_at <= clock.now()
-    return approval.is_pending and approval.denial is None and not is_over
 
 
 def _add(kind: str, message_id: UUID, destination: str, body: str) -> None:

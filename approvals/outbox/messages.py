@@ -5,7 +5,7 @@ the same id. A sender that lost its lease records nothing.
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,6 +17,7 @@ from django.db.models.functions import Now
 
 from approvals import clock
 from approvals.models import OutboxMessage
+from runtime.core.documents import external_call
 from runtime.core.values.limits import escape_text
 from runtime.ports.approvals import StatementPart
 
@@ -102,12 +103,15 @@ def wake(*, subject: str) -> None:
     _waiting(subject=subject, body=None).update(next_at=Now())
 
 
-def build_wake(at: datetime | None) -> StatementPart:
-    """Return the part of a run's statement that has its messages composed at this time, None for at once.
+def build_wake(path: Sequence[str], at: datetime | None) -> tuple[StatementPart, ...]:
+    """Build the part of a run's statement that tells the agent outside whose call has this path; none for other calls.
 
-    It may wait for the statement with which a sender looks at the same message.
+    Its messages are composed at this time, None for at once. The part may wait for the statement with which a sender
+    looks at the same message.
     """
-    return StatementPart(name="woken", sql=_WAKE, parameters={"woken_at": at})
+    if path[0] != external_call.AGENT:
+        return ()
+    return (StatementPart(name="woken", sql=_WAKE, parameters={"woken_at": at}),)
 
 
 def move(*, destination: str) -> None:

@@ -14,7 +14,7 @@ from django.db import transaction
 from approvals import clock
 from approvals.models import Absence, Approval
 from approvals.rights import approvals, principals
-from approvals.rights.principals import Principal, Scope
+from approvals.rights.principals import Scope
 from approvals.rules import roles
 from approvals.signed import audit
 from approvals.signed import rows as signed_rows
@@ -53,7 +53,15 @@ def announce(*, deputy: object, starts: datetime, ends: datetime, actor: Actor) 
     """
     with transaction.atomic():
         _lock(actor.person)
-        principal = _decider(principals.principal_of(actor), actor.person)
+        principal = principals.principal_of(actor)
+        if principal is None:
+            raise Forbidden("not_eligible", "This person may not act.")
+        if Scope.APPROVALS_DECIDE not in principal.scopes:
+            scope = Scope.APPROVALS_DECIDE
+            raise Forbidden("scope", f"This token does not have the scope {scope}.")
+        if not roles.risks_decided_by(principal.groups):
+            problem = f"{actor.person} decides nothing that a deputy could decide."
+            raise Forbidden("not_eligible", problem)
         now = clock.now()
         if ends <= starts:
             raise InvalidInput("ends", "must not be before the start")
@@ -143,16 +151,6 @@ def concerning(person: str) -> tuple[Away | None, tuple[Away, ...]]:
 def _lock(person: str) -> None:
     """Let two acts on one person's absence happen in turn."""
     list(User.objects.select_for_update(no_key=True).filter(username=person))
-
-
-def _decider(principal: Principal | None, person: str) -> Principal:
-    if principal is None:
-        raise Forbidden("not_eligible", "This person may not act.")
-    if Scope.APPROVALS_DECIDE not in principal.scopes:
-        raise Forbidden("scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}.")
-    if not roles.risks_decided_by(principal.groups):
-        raise Forbidden("not_eligible", f"{person} decides nothing that a deputy could decide.")
-    return principal
 
 
 def _deputy(deputy: object, person: str, starts: datetime, ends: datetime) -> str:

@@ -90,7 +90,14 @@ def put(instance: Instance, target: Webhook | None) -> None:
         return
     at = clock.now()
     InstanceWebhook.objects.create(instance=instance, since=at, **fields)
-    announce(instance, _open_requests(instance), at)
+    # A run that failed may get its decision until its deadline.
+    pending = Run.objects.filter(
+        Q(ended_at=None) | Q(status=RunStatus.FAILED),
+        agent=external_call.AGENT,
+        requester=instance.owner.get_username(),
+        token=str(instance.pk),
+    )
+    announce(instance, pending.order_by("created_at").values_list("id", flat=True), at)
 
 
 def find(instance: Instance) -> Webhook | None:
@@ -129,17 +136,6 @@ def announce(instance: Instance, requests: Iterable[UUID], at: datetime) -> None
         )
         for request in requests
     )
-
-
-def _open_requests(instance: Instance) -> Iterable[UUID]:
-    """Return the requests that may be pending: also that of a run which failed, until its deadline."""
-    rows = Run.objects.filter(
-        Q(ended_at=None) | Q(status=RunStatus.FAILED),
-        agent=external_call.AGENT,
-        requester=instance.owner.get_username(),
-        token=str(instance.pk),
-    )
-    return rows.order_by("created_at").values_list("id", flat=True)
 
 
 def _location(instance: UUID) -> bytes:

@@ -5,7 +5,7 @@ the group then gets the right at once, and loses it at once. The right names its
 the mapping. It counts as confirmed by the admin who confirmed the mapping.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -290,22 +290,24 @@ def views(reader: str) -> list[RightsOfSource]:
         is_old = at - mapping.proposed_at >= ALONE
         return mapping.confirmed_at is None and may_confirm(mapping.proposed_by, reader, is_old)
 
-    return [_view(source, is_confirmable) for source in sources()]
-
-
-def _view(source: str, is_confirmable: Callable[[Mapping], bool]) -> RightsOfSource:
-    rows = tuple((mapping, is_confirmable(mapping)) for mapping in find_all(source))
-    directory = directories.find(source.removeprefix(assignments.DIRECTORY))
-    if directory is None or directory.giver != source:
-        return RightsOfSource(source=source, mappings=rows)
-    groups = directories.signed_entries(directory, directories.GROUP)
-    members = directories.members(directory, [group.pk for group in groups])
-    tokens = directories.tokens_of(directory)
-    return RightsOfSource(
-        source=source,
-        tokens=tokens,
-        last_used_at=max((row.last_used_at for row in tokens if row.last_used_at), default=None),
-        people=len(directories.signed_entries(directory, directories.PERSON)),
-        groups=tuple((group.name, len(members[group.pk])) for group in groups),
-        mappings=rows,
-    )
+    views = []
+    for source in sources():
+        rows = tuple((mapping, is_confirmable(mapping)) for mapping in find_all(source))
+        directory = directories.find(source.removeprefix(assignments.DIRECTORY))
+        if directory is None or directory.giver != source:
+            views.append(RightsOfSource(source=source, mappings=rows))
+            continue
+        groups = directories.signed_entries(directory, directories.GROUP)
+        members = directories.members(directory, [group.pk for group in groups])
+        tokens = directories.tokens_of(directory)
+        used = [token.last_used_at for token in tokens if token.last_used_at]
+        view = RightsOfSource(
+            source=source,
+            tokens=tokens,
+            last_used_at=max(used, default=None),
+            people=len(directories.signed_entries(directory, directories.PERSON)),
+            groups=tuple((group.name, len(members[group.pk])) for group in groups),
+            mappings=rows,
+        )
+        views.append(view)
+    return views

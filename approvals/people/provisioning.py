@@ -287,14 +287,16 @@ class _Storage(ScimStorage):
     def _change_person(self, entry: DirectoryEntry, resource: DirectoryPerson) -> None:
         person, giver = entry.person, self.directory.giver
         assert person is not None  # as it is an entry of a person
-        name = person.get_username()
+        username, name = person.get_username(), resource.name or scim.Name()
+        parts = " ".join(part for part in (name.given_name, name.family_name) if part)
+        full_name = resource.display_name or name.formatted or parts
         addresses = sorted(resource.emails or (), key=lambda email: not email.primary)
         email = addresses[0].value or "" if addresses else ""
-        accounts.save_profile(name, full_name=_full_name(resource), email=email, actor=giver)
+        accounts.save_profile(username, full_name=full_name, email=email, actor=giver)
         if resource.active is False:
-            accounts.disable(name, actor=giver)
+            accounts.disable(username, actor=giver)
         elif not person.is_active:
-            accounts.enable(name, actor=giver, groups=())
+            accounts.enable(username, actor=giver, groups=())
         person.refresh_from_db()
         mappings.follow_entries(self.directory, [entry])
 
@@ -415,12 +417,6 @@ def _checked(attribute: str, text: str) -> str:
             detail=f"{attribute} must have 1 to {MAX_TEXT} characters."
         )
     return text
-
-
-def _full_name(person: DirectoryPerson) -> str:
-    name = person.name or scim.Name()
-    parts = " ".join(part for part in (name.given_name, name.family_name) if part)
-    return person.display_name or name.formatted or parts
 
 
 def _version(entry: DirectoryEntry) -> str:

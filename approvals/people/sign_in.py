@@ -93,28 +93,22 @@ def _new_person(identity: Identity) -> User:
             "An account with your address exists. Log in with its password, then connect it on the page Your account."
         )
     right, giver = _right(identity), identity.provider.giver
+    try:
+        accounts.check_username(identity.address)
+        username = identity.address
+    except InvalidInput:
+        username = f"{identity.provider.name}-{hashlib.sha256(right.encode()).hexdigest()[:16]}"
+    try:
+        full_name = accounts.checked_name(identity.full_name)
+    except InvalidInput:
+        full_name = ""
     person = accounts.create_person(
-        username=_username(identity, right),
+        username=username,
         password=None,
         groups=[],
         actor=giver,
-        full_name=_full_name(identity),
+        full_name=full_name,
         email=address,
     )
     assignments.grant(person, right, actor=giver)
     return person
-
-
-def _username(identity: Identity, right: str) -> str:
-    try:
-        accounts.check_username(identity.address)
-    except InvalidInput:
-        return f"{identity.provider.name}-{hashlib.sha256(right.encode()).hexdigest()[:16]}"
-    return identity.address
-
-
-def _full_name(identity: Identity) -> str:
-    try:
-        return accounts.checked_name(identity.full_name)
-    except InvalidInput:
-        return ""

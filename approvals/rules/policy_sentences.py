@@ -246,7 +246,16 @@ def _dump(document: Any) -> str:
 def _settings(rule: Rule) -> dict[str, Any]:
     """Return the settings of a rule that are not the default, by their names in YAML."""
     match = {"tool": rule.tools, "agent": rule.agents, "risk": rule.risks}
-    written = [_stage_setting(stage) for stage in rule.stages]
+    stages = [
+        dict(
+            _without_empty(
+                quorum=None if stage.quorum == 1 else stage.quorum,
+                groups=[*stage.groups],
+                people=[*stage.people],
+            )
+        )
+        for stage in rule.stages
+    ]
     return dict(
         _without_empty(
             name=rule.name,
@@ -254,7 +263,7 @@ def _settings(rule: Rule) -> dict[str, Any]:
             when=rule.when,
             approval="required" if rule.approval else None,
             risk=None if rule.risk is None else str(rule.risk),
-            **(written[0] if len(written) == 1 else {"stages": written}),
+            **(stages[0] if len(stages) == 1 else {"stages": stages}),
             reason="required" if rule.reason else None,
             step_up="required" if rule.step_up else None,
             expires_after=rule.expires_after,
@@ -271,11 +280,6 @@ def _settings(rule: Rule) -> dict[str, Any]:
         ),
         **({} if rule.undo is None else {"undo": rule.undo}),
     )
-
-
-def _stage_setting(stage: Stage) -> dict[str, Any]:
-    quorum = None if stage.quorum == 1 else stage.quorum
-    return dict(_without_empty(quorum=quorum, groups=[*stage.groups], people=[*stage.people]))
 
 
 def _on_expiry(rule: Rule) -> Any:

@@ -88,7 +88,10 @@ def read(text: str) -> tuple[tuple[Rule | None, ...], list[PolicyInvalid]]:
 def _rules(text: str, problems: list[PolicyInvalid]) -> tuple[Rule | None, ...]:
     if len(text) > MAX_TEXT:
         raise PolicyInvalid(1, "", f"has {len(text)} characters, at most {MAX_TEXT} are allowed")
-    root = _compose(text)
+    try:
+        root = plain_yaml.compose(text)
+    except YamlInvalid as exc:
+        raise PolicyInvalid(exc.line, "", exc.detail) from exc
     if root is None:
         raise PolicyInvalid(1, "rules", "is required; a policy without rules has rules: []")
     fields = _TextNode(node=root, name="").fields(("rules",))
@@ -197,13 +200,6 @@ class _TextNode:
         if value not in allowed:
             raise self.wrong(f"must be {' or '.join(allowed)}")
         return str(value)
-
-
-def _compose(text: str) -> Node | None:
-    try:
-        return plain_yaml.compose(text)
-    except YamlInvalid as exc:
-        raise PolicyInvalid(exc.line, "", exc.detail) from exc
 
 
 def _rule(of: _TextNode, problems: list[PolicyInvalid]) -> Rule:

@@ -17,7 +17,6 @@ from approvals.rules.argument_values import (
     ArgumentPath,
     Past,
     PastValues,
-    Range,
     Value,
     ValueKind,
     number_text,
@@ -227,10 +226,17 @@ def find_unusual_number(path: ArgumentPath, value: Value, past: Past) -> Unusual
     if number is None or not numbers:
         return None
     usual = usual_range(numbers)
-    if usual.low <= number <= usual.high or _is_common(number, usual, numbers):
+    if usual.low <= number <= usual.high:
+        return None
+    beyond = sum(past >= number if number > usual.high else past <= number for past in numbers)
+    if beyond >= 2 and 100 * beyond >= RARE_PERCENT * len(numbers):
         return None
     usually = f"Usually {usual.text} (last {len(numbers)})"
-    times = _times(number, usual)
+    times = 0.0  # how many times above the usual range, or below it, where that has a meaning
+    if number > usual.high > 0:
+        times = number / usual.high
+    elif 0 < number < usual.low:
+        times = usual.low / number
     if times >= FACTOR:
         much = "times" if number > usual.high else "times less than"
         short = f"{_rounded(times)} {much} the usual value"
@@ -240,21 +246,6 @@ def find_unusual_number(path: ArgumentPath, value: Value, past: Past) -> Unusual
         return None
     text = f"{usually}; this is {'higher' if number > usual.high else 'lower'}."
     return make_unusual_value(path, UnusualKind.RANGE, f"{value.text}, usually {usual.text}", text)
-
-
-def _is_common(number: float, usual: Range, numbers: list[float]) -> bool:
-    """Return True if at least two past values, and not few of them, lie this far out."""
-    beyond = sum(past >= number if number > usual.high else past <= number for past in numbers)
-    return beyond >= 2 and 100 * beyond >= RARE_PERCENT * len(numbers)
-
-
-def _times(number: float, usual: Range) -> float:
-    """Return how many times the number is above the usual range, or below it; 0 if that has no meaning."""
-    if number > usual.high > 0:
-        return number / usual.high
-    if 0 < number < usual.low:
-        return usual.low / number
-    return 0.0
 
 
 def _rounded(times: float) -> str:

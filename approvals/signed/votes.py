@@ -128,11 +128,13 @@ def check_counted(
         return ()
     named_votes = [vote for vote in votes if vote.digest in statement.votes]
     counted = {vote.person: vote.stage for vote in named_votes if vote.at <= statement.at}
-    _check_owners(named_votes)
+    owners = {vote.owner for vote in named_votes}
+    absent = {vote.absent for vote in named_votes}
+    if absent & {vote.person for vote in named_votes} or len(owners) < len(named_votes):
+        raise NotConfirmed("a person counts twice, once by a deputy")
     for vote in named_votes:
         if not needed.accept(vote.authenticated, vote.at):
             raise NotConfirmed(f"{vote.person}, who voted, gave no fresh second factor")
-    owners = {vote.owner for vote in named_votes}
     barred = {approval.requester, *approval.origin} & (set(counted) | owners)
     if barred:
         raise NotConfirmed(f"{', '.join(sorted(barred))}, who voted, is in the run's origin")
@@ -142,15 +144,6 @@ def check_counted(
             f"{len(counted)} of {needed.quorum} approvals are signed, and {missing} are missing"
         )
     return tuple(named_votes)
-
-
-def _check_owners(votes: Sequence[Cast]) -> None:
-    """Raise NotConfirmed if a person counts twice: by their own vote and a deputy's, or by two deputies'."""
-    people = {vote.person for vote in votes}
-    owners = [vote.owner for vote in votes]
-    twice = {vote.absent for vote in votes} & people
-    if twice or len(set(owners)) < len(owners):
-        raise NotConfirmed("a person counts twice, once by a deputy")
 
 
 def _read(
