@@ -375,22 +375,18 @@ def _read(name: str, answer: httpx2.Response, until: float) -> bytes:
     return bytes(body)
 
 
-def _fetch(credential: Credential, seconds: float) -> Secret:
-    """Fetch the secret. Any other error may quote one, so it becomes NotDone with its type alone."""
-    try:
-        return credential.fetch(seconds)
-    except (CredentialMissing, NotDone):
-        raise
-    except Exception as exc:
-        reason = f"the credential {credential.name} cannot be fetched: {type(exc).__name__}"
-        raise NotDone(reason, cause=FailureCause.SETUP) from None
-
-
 def _secret(credential: Credential, seconds: float, anew: bool) -> str:
     value, until = _tokens.get(credential, ("", 0.0))
     if not anew and time.monotonic() < until:
         return value
-    began, secret = time.monotonic(), _fetch(credential, seconds)
+    began = time.monotonic()
+    try:
+        secret = credential.fetch(seconds)
+    except (CredentialMissing, NotDone):
+        raise
+    except Exception as exc:  # which may quote a secret
+        reason = f"the credential {credential.name} cannot be fetched: {type(exc).__name__}"
+        raise NotDone(reason, cause=FailureCause.SETUP) from None
     _tokens.pop(credential, None)
     if secret.seconds > 0:
         _tokens[credential] = (secret.value, began + secret.seconds)

@@ -73,7 +73,16 @@ def survey(modules: Iterable[str], folder: str = "") -> Survey:
     mistakes: list[Mistake] = []
     for name in modules:
         reading = ImportedModule(module=name, folder=folder)
-        sources.append(_read(reading))
+        module = _import(reading)
+        if module is None:
+            sources.append(AgentModule(module=name, file="", agents=()))
+        else:
+            file = getattr(module, "__file__", None) or ""
+            values = vars(module).values()
+            if not any(isinstance(value, AgentSpec | Unusable) for value in values):
+                reading.add(f"it defines no agent{_hidden(module, reading)}", file)
+            own = tuple(value for value in values if isinstance(value, AgentSpec))
+            sources.append(AgentModule(module=name, file=file, agents=own))
         mistakes += [
             mistake
             for mistake in reading.mistakes
@@ -91,17 +100,9 @@ def survey(modules: Iterable[str], folder: str = "") -> Survey:
                     f"two agents are named {agent.name}: one in {home}, one in {source.module}"
                 )
                 twice.append(Mistake(module=source.module, location=source.file, problem=problem))
-
     return Survey(
         registry=Registry(agents=agents), sources=tuple(sources), mistakes=(*mistakes, *twice)
     )
-
-
-def _read(reading: ImportedModule) -> AgentModule:
-    module = _import(reading)
-    agents = _agents_of(module, reading) if module is not None else ()
-    file = getattr(module, "__file__", None)
-    return AgentModule(module=reading.module, file=file or "", agents=agents)
 
 
 def _import(reading: ImportedModule) -> ModuleType | None:
@@ -116,13 +117,6 @@ def _import(reading: ImportedModule) -> ModuleType | None:
     except (Exception, SystemExit) as exc:
         reading.add_exit(exc)
         return None
-
-
-def _agents_of(module: ModuleType, reading: ImportedModule) -> tuple[AgentSpec, ...]:
-    agents = tuple(value for value in vars(module).values() if isinstance(value, AgentSpec))
-    if not any(isinstance(value, AgentSpec | Unusable) for value in vars(module).values()):
-        reading.add(f"it defines no agent{_hidden(module, reading)}", module.__file__ or "")
-    return agents
 
 
 def _hidden(module: ModuleType, reading: ImportedModule) -> str:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,11 +126,19 @@ class Catalogue:
             {getattr(version, key): version for version in published}
             for key in ("fingerprint", "agent")
         )
-        return tuple(
-            _published_change(earlier[used[name]], version)
-            for name, version in sorted(last.items())
-            if name in used and version.fingerprint != used[name] and used[name] in earlier
-        )
+        updates = []
+        for name, after in sorted(last.items()):
+            before = earlier.get(used.get(name, ""))
+            if before is not None and before.fingerprint != after.fingerprint:
+                change = PublishedChange(
+                    agent=after.agent,
+                    before=before.fingerprint,
+                    after=after.fingerprint,
+                    published_at=after.published_at,
+                    changes=changes(before.definition, after.definition),
+                )
+                updates.append(change)
+        return tuple(updates)
 
     def changes_between(
         self, agent: str, before: str, after: str
@@ -170,14 +179,16 @@ class Catalogue:
             return {}
         with pool.in_transaction() as connection:
             rows = connection.execute(_FAMILY, {"agent": agent}).fetchall()
-        return {
-            name: AgentParts(
-                tools={tool["name"]: _asking(tool) for tool in json.loads(tools)},
-                agents=dict.fromkeys(json.loads(subagents), Asking.NEVER)
-                | _asked_hand_overs(facts),
-            )
-            for name, tools, subagents, facts in rows
-        }
+        family = {}
+        for name, tools, subagents, facts in rows:
+            agents = dict.fromkeys(json.loads(subagents), Asking.NEVER)
+            with suppress(ValueError):  # of a version that cannot be read
+                for child in json.loads(facts or "{}").get("subagents", []):
+                    if child["approval"]:
+                        agents[child["name"]] = Asking.ALWAYS
+            asking = {tool["name"]: _asking(tool) for tool in json.loads(tools)}
+            family[name] = AgentParts(tools=asking, agents=agents)
+        return family
 
     def deny_reasons(self, agent: str, tool: str) -> tuple[str, ...]:
         """Return the reasons for a denial that the tool's author suggests."""
@@ -292,15 +303,6 @@ def _asking(tool: Mapping[str, Any]) -> Asking:
     return Asking.ALWAYS if tool["approval"] else Asking.NEVER
 
 
-def _asked_hand_overs(facts: str | None) -> dict[str, Asking]:
-    """Return the sub-agents whose calls wait for a person; none if the version cannot be read."""
-    try:
-        subagents = json.loads(facts or "{}").get("subagents", [])
-    except ValueError:
-        return {}
-    return {agent["name"]: Asking.ALWAYS for agent in subagents if agent["approval"]}
-
-
 def texts_of(memory: dict[str, Any] | None) -> int:
     """Return the number of texts of a published memory, 0 if there is no memory."""
     return int((memory or {}).get("last", 0))
@@ -382,16 +384,6 @@ def version_of(row: AgentVersion) -> PublishedVersion | None:
         fingerprint=row.fingerprint,
         published_at=row.published_at,
         definition=definition,
-    )
-
-
-def _published_change(before: PublishedVersion, after: PublishedVersion) -> PublishedChange:
-    return PublishedChange(
-        agent=after.agent,
-        before=before.fingerprint,
-        after=after.fingerprint,
-        published_at=after.published_at,
-        changes=changes(before.definition, after.definition),
     )
 
 

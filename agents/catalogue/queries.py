@@ -170,20 +170,21 @@ def documents() -> list[dict[str, Any]]:
     agents = PublishedAgent.objects.order_by("name")
     rows = [row for row in agents if external_call.is_started_by_people(row.name)]
     by_fingerprint = catalogue.versions(row.fingerprint for row in rows)
-    return [_document(row, by_fingerprint.get(row.fingerprint)) for row in rows]
-
-
-def _document(row: PublishedAgent, version: PublishedVersion | None) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "description": row.description,
-        "fingerprint": row.fingerprint,
-        "published_at": row.published_at,
-        "input_schema": row.input_schema,
-        "output_schema": None if version is None else version.definition.get("output"),
-        "tools": [{**tool, "input_schema": tool["schema"]} for tool in row.tools],
-        "subagents": row.subagents,
-    }
+    documents = []
+    for row in rows:
+        version = by_fingerprint.get(row.fingerprint)
+        document = {
+            "name": row.name,
+            "description": row.description,
+            "fingerprint": row.fingerprint,
+            "published_at": row.published_at,
+            "input_schema": row.input_schema,
+            "output_schema": None if version is None else version.definition.get("output"),
+            "tools": [{**tool, "input_schema": tool["schema"]} for tool in row.tools],
+            "subagents": row.subagents,
+        }
+        documents.append(document)
+    return documents
 
 
 def agent(name: str) -> AgentView | None:

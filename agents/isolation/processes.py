@@ -64,7 +64,15 @@ class Children:
         code = child.kill()
         if self._modules:
             self._release(Child(self._modules))  # or the next call waits for a new one
-        return _killed(code, tool, late=late)
+        if late:
+            error = f"{tool.name} did not end by its deadline, and its process was killed"
+            return Unknown(error=error, cause=FailureCause.TIME)
+        how = f"exit code {code}"
+        if code is not None and code < 0:
+            with suppress(ValueError):
+                how = signal.Signals(-code).name
+        error = f"the process of {tool.name} ended ({how}) before it reported an outcome"
+        return Unknown(error=error, cause=FailureCause.TOOL)
 
     def _acquire(self) -> "Child":
         with self._lock:
@@ -169,15 +177,3 @@ class Child:
             self._read += chunk
         line, _, self._read = self._read.partition(b"\n")
         return line + b"\n"
-
-
-def _killed(code: int | None, tool: ToolSpec, *, late: bool) -> Unknown:
-    if late:
-        error = f"{tool.name} did not end by its deadline, and its process was killed"
-        return Unknown(error=error, cause=FailureCause.TIME)
-    how = f"exit code {code}"
-    if code is not None and code < 0:
-        with suppress(ValueError):
-            how = signal.Signals(-code).name
-    error = f"the process of {tool.name} ended ({how}) before it reported an outcome"
-    return Unknown(error=error, cause=FailureCause.TOOL)

@@ -127,7 +127,13 @@ def _waits_for_key(agent: AgentSpec, request: ModelRequest, exc: KeyMissing) -> 
 def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
     """Return the summary by the agent's own function, if a summary is requested and the agent has such a function."""
     if request.memory_tokens:
-        return _script_summary(agent, request) if providers.is_scripted(agent) else None
+        if not providers.is_scripted(agent):
+            return None
+        # In place of the script: the end of what the earlier runs said.
+        memory = request.messages[0].get("memory", ())
+        text = " ".join(entry["text"] for entry in memory if entry["text"])
+        text = text[-request.memory_tokens * CHARACTERS :] or "Nothing is left of it."
+        return ModelAnswer(reply=None, text=text, model=agent.model_name, cost=0)
     if not (request.summary and agent.compaction and agent.compaction.summarise):
         return None
     text = agent.compaction.summarise(restore_replies(request.messages, request.calls))
@@ -152,14 +158,6 @@ def run_script(
             input_tokens=estimate_request(conversation), output_tokens=estimate_tokens([reply])
         )
     return reply, usage
-
-
-def _script_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer:
-    """Sum up the memory of a run in place of its script: with the end of what the earlier runs said."""
-    memory = request.messages[0].get("memory", ())
-    text = " ".join(entry["text"] for entry in memory if entry["text"])
-    text = text[-request.memory_tokens * CHARACTERS :] or "Nothing is left of it."
-    return ModelAnswer(reply=None, text=text, model=agent.model_name, cost=0)
 
 
 @lru_cache(256)
@@ -274,7 +272,11 @@ class _ModelCall:
                 error = f"the call of {self.model} was ended before it answered"
                 failure = make_failure(error, FailureCause.REQUEST)
             case _:
-                failure = self._provider_failure(exc)
+                failure = failure_of(exc, model=self.model)
+                log.warning(_FAILED, self.agent.name, self.request.run, failure.error)
+                if not self.agent.keeps_secrets:  # a provider may quote the request
+                    text = providers.without_keys(provider_text(exc))
+                    failure = replace(failure, provider_text=text)
         failure = self._complete(failure)
         if isinstance(exc, UnusableReply):
             text = text_to_store(self.agent, exc.text) if exc.text else failure.partial
@@ -282,13 +284,6 @@ class _ModelCall:
             tokens = failure.usage.get("output_tokens", 0) if exc.is_cut else 0
             failure = replace(failure, partial=text, tokens=tokens)
         return failure
-
-    def _provider_failure(self, exc: Exception) -> ModelFailure:
-        failure = failure_of(exc, model=self.model)
-        log.warning(_FAILED, self.agent.name, self.request.run, failure.error)
-        if self.agent.keeps_secrets:  # a provider may quote the request
-            return failure
-        return replace(failure, provider_text=providers.without_keys(provider_text(exc)))
 
     async def _exchange(self) -> ModelResponse:
         """Return the reply. Call the model again without a setting that its server refuses, once for each."""

@@ -137,7 +137,11 @@ def make_failure(error: str, cause: FailureCause, retry_after: float | None = No
 
 def failure_of(exc: Exception, *, model: str) -> ModelFailure:
     """Return the failure that an exception of a provider's client means. `model` is the configured name."""
-    kind = _kind(exc)
+    kind: type[Exception] = type(exc)
+    if _refuses_key(exc):
+        kind = ModelAuthenticationError
+    elif type(exc) is ModelHTTPError and exc.status_code not in _PASSING:  # a rare status
+        kind = ModelRequestRejectedError
     problems = ((cause, *row) for cause, texts in _PROBLEMS.items() for row in texts.items())
     cause, text = next((cause, text) for cause, base, text in problems if issubclass(kind, base))
     status = getattr(exc, "status_code", None)
@@ -213,14 +217,6 @@ def _mend_text(text: str) -> str:
         return text
     joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return joined.replace("\x00", "\ufffd")
-
-
-def _kind(exc: Exception) -> type[Exception]:
-    if _refuses_key(exc):
-        return ModelAuthenticationError
-    if type(exc) is ModelHTTPError and exc.status_code not in _PASSING:  # a rare status
-        return ModelRequestRejectedError
-    return type(exc)
 
 
 def _refuses_key(exc: Exception) -> bool:

@@ -37,7 +37,7 @@ from agents.sdk import inputs
 from agents.sdk import scripts as texts
 from agents.sdk.spec import FINAL_ANSWER, PIN, AgentSpec, ToolSpec
 from runtime.core.documents.blobs import begins
-from runtime.core.run.continuation import Call, PlanItem
+from runtime.core.run.continuation import Call
 from runtime.core.values.files import file_of
 from runtime.keyring import sealing
 from runtime.ports import effects
@@ -188,20 +188,16 @@ def build_endings(agent: AgentSpec, request: effects.ModelRequest) -> list[Model
         }
         contents.append(f"{texts.CUT}{json.dumps(facts, ensure_ascii=False)}")
     if request.todo and any(item.state != "done" for item in request.todo):
-        contents.append(_describe_plan(request.todo))
+        todo = list(enumerate(request.todo, 1))
+        lines = [f"{n}. {item.text}" for n, item in todo if item.state != "done"]
+        doing = [f", and item {n} is at work" for n, item in todo if item.state == "doing"]
+        counts = f"{len(todo) - len(lines)} of {len(todo)} items are done{''.join(doing)}."
+        contents.append("\n".join([f"{texts.PLAN}{counts} Open:", *lines]))
     instructions = request.instructions or agent.instructions
     return [
         ModelRequest(parts=[UserPromptPart(content=content)], instructions=instructions)
         for content in contents
     ]
-
-
-def _describe_plan(todo: tuple[PlanItem, ...]) -> str:
-    items = list(enumerate(todo, 1))
-    lines = [f"{number}. {item.text}" for number, item in items if item.state != "done"]
-    doing = [f", and item {number} is at work" for number, item in items if item.state == "doing"]
-    counts = f"{len(todo) - len(lines)} of {len(todo)} items are done{''.join(doing)}."
-    return "\n".join([f"{texts.PLAN}{counts} Open:", *lines])
 
 
 @lru_cache(256)

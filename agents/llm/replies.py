@@ -148,7 +148,15 @@ def to_stored(
         elif isinstance(part, ToolCallPart):
             if part.tool_call_id.startswith(_MADE_UP):
                 fields.pop("tool_call_id", None)
-            is_left_out = _omit(fields, part, next(proposals).args if output is None else output)
+            # Tool and arguments are left out if they can be made of these again.
+            args = next(proposals).args if output is None else output
+            form = _form(part.args, args)
+            is_left_out = form is not None
+            if form is not None:
+                fields.pop("args", None)
+                fields.pop("tool_name", None)
+            if form:
+                fields["args_as"] = form
     return reply, is_left_out and output is not None
 
 
@@ -296,18 +304,6 @@ def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...
         unsealed.append(call)
         proposals.append(Proposal(tool=name, args=args))
     return tuple(proposals)
-
-
-def _omit(fields: dict[str, Any], part: ToolCallPart, args: Any) -> bool:
-    """Drop tool and arguments of a call whose arguments are `args`, if they can be made of these again."""
-    form = _form(part.args, args)
-    if form is None:
-        return False
-    for name in ("args", "tool_name"):
-        fields.pop(name, None)
-    if form:
-        fields["args_as"] = form
-    return True
 
 
 def _form(sent: Any, args: Any) -> str | None:

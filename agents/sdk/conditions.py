@@ -40,14 +40,15 @@ def judge(tool: ToolSpec, arguments: Mapping[str, Any]) -> ConditionResult:
     risk, approval = tool.risk, tool.approval
     try:
         if callable(risk):
-            risk = within(risk, tool, arguments, LIMIT)
-            if risk not in RISKS:
-                raise ValueError(f"{risk!r} is not one of {', '.join(Risk)}")
-            risk = Risk(risk)
+            level = within(risk, tool, arguments, LIMIT)
+            if level not in RISKS:
+                raise ValueError(f"{level!r} is not one of {', '.join(Risk)}")
+            risk = Risk(level)
         if callable(approval):
-            approval = within(approval, tool, arguments, LIMIT)
-            if not isinstance(approval, bool):
-                raise TypeError(f"{approval!r} is not True or False")
+            asks = within(approval, tool, arguments, LIMIT)
+            if not isinstance(asks, bool):
+                raise TypeError(f"{asks!r} is not True or False")
+            approval = asks
     except Exception as exc:
         which = "risk" if callable(risk) else "approval"
         # An error may quote a part of a held text, which no one can find and redact.

@@ -3,6 +3,7 @@
 import inspect
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel
@@ -119,7 +120,11 @@ def read_result(
     """
     if agent.output is None:
         return None, tuple(calls)
-    calls = calls or (Proposal(tool=FINAL_ANSWER, args=_parse_json(text)),)
+    if not calls:  # the model wrote a text instead of calling the tool
+        args: Any = text
+        with suppress(ValueError, RecursionError):
+            args = json.loads(text)
+        calls = (Proposal(tool=FINAL_ANSWER, args=args),)
     if len(calls) == 1 and calls[0].tool == FINAL_ANSWER:
         try:
             result: dict[str, Any] = read(agent.output, calls[0].args, root=FINAL_ANSWER)
@@ -139,11 +144,3 @@ def explain_result(agent: AgentSpec, args: Any) -> str:
     except InvalidInput as exc:
         return exc.all_of_it
     return NOT_ALONE
-
-
-def _parse_json(text: str) -> Any:
-    """Parse the text that a model wrote instead of calling the tool; return the text if it is not JSON."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text

@@ -28,7 +28,10 @@ class ToolSignature:
 
 def read_signature(function: Callable[..., Any], label: str, *, context: type) -> ToolSignature:
     """Return the schema of the arguments of `function`. It allows no others, and omits a first `context`."""
-    hints = _hints(function, label)
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as exc:
+        raise DefinitionError(f"{label}: a type is not known: {exc}") from exc
     parameters = list(inspect.signature(function).parameters.values())
     wants_context = bool(parameters) and hints.get(parameters[0].name) is context
     parameters = parameters[1:] if wants_context else parameters
@@ -80,13 +83,6 @@ def json_schema_of(adapter: TypeAdapter[Any], label: str) -> dict[str, Any]:
     if schema.get("type") != "object":
         raise DefinitionError(f"{label} is not an object")
     return schema
-
-
-def _hints(function: Callable[..., Any], label: str) -> dict[str, Any]:
-    try:
-        return get_type_hints(function, include_extras=True)
-    except NameError as exc:
-        raise DefinitionError(f"{label}: a type is not known: {exc}") from exc
 
 
 def _result(annotation: Any, label: str) -> TypeAdapter[Any] | None:

@@ -261,7 +261,11 @@ class AgentSpec:
         secret = any(tool.secret_args or tool.secret_result for tool in self.all_tools)
         object.__setattr__(self, "keeps_secrets", secret)
         object.__setattr__(self, "seals_texts", any(tool.holds_text for tool in self.all_tools))
-        object.__setattr__(self, "model_name", _script_name(self.model))
+        model_name = ""
+        if self.model is not None:
+            name = getattr(self.model, "__qualname__", type(self.model).__qualname__)
+            model_name = f"scripted:{self.model.__module__}.{name}"
+        object.__setattr__(self, "model_name", model_name)
         object.__setattr__(self, "_tools", {tool.name: tool for tool in reversed(self.all_tools)})
 
     @property
@@ -343,13 +347,6 @@ class AgentSpec:
     def fingerprint(self) -> str:
         """Return the digest of the definition."""
         return sha256_of(self.definition)
-
-
-def _script_name(script: Callable[..., Any] | None) -> str:
-    if script is None:
-        return ""
-    name = getattr(script, "__qualname__", type(script).__qualname__)
-    return f"scripted:{script.__module__}.{name}"
 
 
 def positive(seconds: float, name: str, label: str) -> float:

@@ -243,7 +243,15 @@ class MemoryWorker:
         dies = self._dies("after", request)
         outcome = self._outcome(request, commits=not dies)
         if isinstance(request, ToolRequest):
-            self._record(request, None if dies else outcome)
+            tool_call = ToolCall(
+                agent=request.agent,
+                tool=request.tool,
+                args=request.args,
+                key=request.key,
+                attempt=request.attempt,
+                outcome=None if dies else outcome,
+            )
+            self.calls.append(tool_call)
         if dies:
             return self._take_over()
         return self.advance(event_of(self.now, request, outcome, at=self.clock, jitter=JITTER))
@@ -284,18 +292,6 @@ class MemoryWorker:
                         transaction.set_rollback(True)
                 return outcome
             return perform(self._handler, request)
-
-    def _record(self, request: ToolRequest, outcome: Outcome | None) -> None:
-        self.calls.append(
-            ToolCall(
-                agent=request.agent,
-                tool=request.tool,
-                args=request.args,
-                key=request.key,
-                attempt=request.attempt,
-                outcome=outcome,
-            )
-        )
 
 
 def jsonb_contains(data: Any, match: Any) -> bool:

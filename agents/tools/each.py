@@ -5,7 +5,6 @@ an ordinary call of a sub-agent, so gates, crashes, budgets and the run's page a
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -96,17 +95,12 @@ def _script(agent: str) -> Script:
         if remaining:
             return together(*(call(agent, **item) for item in remaining))
         by_name = dict(zip(dict.fromkeys(names), results, strict=True))
-        return answer(_outcomes([by_name[name] for name in names]))
+        share = MAX_RESULTS // len(names)
+        outcomes = [_outcome(n, by_name[name], share) for n, name in enumerate(names, start=1)]
+        return answer(Outcomes(outcomes=outcomes))
 
     work.__qualname__ = for_each.__name__
     return script(work)
-
-
-def _outcomes(results: Sequence[Result]) -> Outcomes:
-    share = MAX_RESULTS // len(results)
-    return Outcomes(
-        outcomes=[_outcome(number, result, share) for number, result in enumerate(results, start=1)]
-    )
 
 
 def _outcome(number: int, result: Result, share: int) -> Outcome:

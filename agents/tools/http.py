@@ -68,7 +68,14 @@ def http_request(
 
         if reason := site_refusal(url, allowed):
             raise ToolError(reason)
-        sent_headers = _build_headers(headers) if headers else {}
+        sent_headers: dict[str, str] = {}
+        try:
+            sent_headers |= headers() if headers else {}
+        except (NotDone, ToolError):
+            raise
+        except Exception as exc:  # no request was sent; its error may quote a secret
+            reason = f"the headers could not be made: {type(exc).__name__}"
+            raise NotDone(reason, cause=FailureCause.SETUP) from None
         if key_header:
             sent_headers[key_header] = context.key
         return request(
@@ -97,17 +104,6 @@ def http_request(
         precondition=lambda url: site_refusal(url, allowed),
         deadline=deadline,
     )(function)
-
-
-def _build_headers(headers: Callable[[], Mapping[str, str]]) -> dict[str, str]:
-    """Call the author's function. If it fails, no request was sent; its error may quote a secret."""
-    try:
-        return dict(headers())
-    except (NotDone, ToolError):
-        raise
-    except Exception as exc:
-        reason = f"the headers could not be made: {type(exc).__name__}"
-        raise NotDone(reason, cause=FailureCause.SETUP) from None
 
 
 def _site(text: str, label: str) -> Site:

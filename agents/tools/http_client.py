@@ -75,7 +75,15 @@ class RequestCheck:
         if site != self._first:
             for name in {name.lower() for name in self._own_headers} - {"host"}:
                 request.headers.pop(name, None)
-        address = self._address(host, request.url.port)
+        try:
+            addresses = addresses_of(
+                host, request.url.port, lambda address: self._private or is_public(address)
+            )
+        except AddressRefused as exc:
+            raise ToolError(f"url: {exc}") from exc
+        except OSError as exc:
+            raise NotDone(f"{host} has no address: {exc}", cause=FailureCause.NETWORK) from exc
+        address = addresses[0]
         request.extensions = {**request.extensions, "sni_hostname": host}
         named_url = request.url
         request.url = named_url.copy_with(host=address)
@@ -83,14 +91,6 @@ class RequestCheck:
             yield
         finally:
             request.url = named_url  # a relative redirect belongs to the name
-
-    def _address(self, host: str, port: int | None) -> str:
-        try:
-            return addresses_of(host, port, lambda address: self._private or is_public(address))[0]
-        except AddressRefused as exc:
-            raise ToolError(f"url: {exc}") from exc
-        except OSError as exc:
-            raise NotDone(f"{host} has no address: {exc}", cause=FailureCause.NETWORK) from exc
 
 
 class CheckedTransport(HTTPTransport):
@@ -228,22 +228,19 @@ def _answer(context: ToolContext, response: Response) -> dict[str, Any]:
             raise TimeoutError("the answer took longer than the deadline")
     cut = len(body) > MAX_BODY
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    text = bytes(body[:MAX_BODY]).decode(_charset(response.charset_encoding), "replace")
+    # A charset that is none of the web may take minutes, or give no text.
+    charset = "utf-8"
+    with suppress(LookupError, ValueError):
+        charset = codecs.lookup(response.charset_encoding or charset).name
+    if not _CHARSETS.fullmatch(charset):
+        charset = "utf-8"
+    text = bytes(body[:MAX_BODY]).decode(charset, "replace")
     return {
         "status": response.status_code,
         "type": kind,
         "body": _value(text, kind),
         "cut": cut,
     }
-
-
-def _charset(charset: str | None) -> str:
-    """Return the charset that a server names, if it is one of the web. Others may take minutes, or give no text."""
-    try:
-        codec = codecs.lookup(charset or "utf-8").name
-    except (LookupError, ValueError):
-        return "utf-8"
-    return codec if _CHARSETS.fullmatch(codec) else "utf-8"
 
 
 def _value(text: str, kind: str) -> Any:

@@ -46,7 +46,9 @@ def send_text(context: ToolContext, to: str, subject: str, body: str) -> dict[st
 
     Raise NotDone or ToolError if it certainly did not go out.
     """
-    message_id = _message_id(context.key)
+    # One id for all attempts of a call, so that a mail sent twice can be recognised.
+    domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "localhost"
+    message_id = f"<{hashlib.sha256(context.key.encode()).hexdigest()[:40]}@{domain}>"
     message = EmailMessage(subject=subject, body=body, to=[to], headers={"Message-ID": message_id})
     connection = get_connection(timeout=context.remaining())
     # An error other than these two leaves in doubt whether the mail went out.
@@ -73,10 +75,3 @@ def _refusal(codes: list[int], subject: str) -> NotDone | ToolError:
     if all(400 <= code < 500 for code in codes):
         return NotDone(f"the mail server does not take it now: it refused {subject}")
     return ToolError(f"the mail server refused {subject}")
-
-
-def _message_id(key: str) -> str:
-    """Return one id for all attempts of a call, so that a mail sent twice can be recognised."""
-    sender = parseaddr(settings.DEFAULT_FROM_EMAIL)[1]
-    domain = sender.rpartition("@")[2] or "localhost"
-    return f"<{hashlib.sha256(key.encode()).hexdigest()[:40]}@{domain}>"

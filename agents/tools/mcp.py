@@ -54,7 +54,14 @@ def mcp_tools(
     """
     described = server_of(server, headers=headers, variables=variables, private=private)
     label = f"mcp_tools of {described.label}"
-    _require_credentials(described, credentials, label)
+    try:
+        placeholders = {
+            name for text in described.values.values() for name in find_placeholders(text)
+        }
+    except (ValueError, TypeError, AttributeError) as exc:
+        raise DefinitionError(f"{label}: headers and variables: {exc}") from exc
+    if lacking := placeholders - {credential.name for credential in credentials}:
+        raise DefinitionError(f"{label}: there is no credential {min(lacking)}")
     accepted = read_definitions(Path(definitions), label)
     unknown = sorted(tools.keys() - accepted.keys())
     if unknown or not tools:
@@ -66,15 +73,6 @@ def mcp_tools(
         _tool(described, accepted[name], settings, credentials, prefix)
         for name, settings in tools.items()
     )
-
-
-def _require_credentials(server: McpServer, credentials: Sequence[Credential], label: str) -> None:
-    try:
-        names = {name for text in server.values.values() for name in find_placeholders(text)}
-    except (ValueError, TypeError, AttributeError) as exc:
-        raise DefinitionError(f"{label}: headers and variables: {exc}") from exc
-    if unknown := names - {credential.name for credential in credentials}:
-        raise DefinitionError(f"{label}: there is no credential {min(unknown)}")
 
 
 def _tool(

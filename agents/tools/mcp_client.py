@@ -152,18 +152,12 @@ async def _call(
             types.CallToolRequest(params=params), types.CallToolResult
         )
         if not answer.value.is_error:
-            answer.breach = await _breach(client, definition.name, answer.value)
+            try:
+                await client.session.validate_tool_result(definition.name, answer.value)
+            except Exception as exc:  # the schema is the server's, and may itself be wrong
+                answer.breach = str(exc)[:QUOTED] or type(exc).__name__
     except Exception as exc:
         answer.problem = exc
-
-
-async def _breach(client: Client, name: str, result: types.CallToolResult) -> str:
-    """Say how a result breaks the schema that the server declares for it. The call happened all the same."""
-    try:
-        await client.session.validate_tool_result(name, result)
-    except Exception as exc:  # the schema is the server's, and may itself be wrong
-        return str(exc)[:QUOTED] or type(exc).__name__
-    return ""
 
 
 async def _list(client: Client) -> list[types.Tool]:

@@ -98,22 +98,15 @@ def _script(names: Mapping[str, str]) -> Script:
         result = turn.results[-1]
         if not result.ok:
             return answer(GatewayResult(error=plain(result.why)))
-        fits = size_of(result.content) <= MAX_GATEWAY_RESULT
-        return answer(
-            GatewayResult(
-                result=result.content if fits else _beginning(result.content),
-                edited=result.edited,
-                cut=not fits,
-            )
-        )
+        content = result.content
+        is_cut = size_of(content) > MAX_GATEWAY_RESULT
+        if is_cut:
+            text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+            content = cut_text(text, MAX_GATEWAY_RESULT)
+        return answer(GatewayResult(result=content, edited=result.edited, cut=is_cut))
 
     work.__qualname__ = mcp_gateway.__name__
     return script(work)
-
-
-def _beginning(content: Any) -> str:
-    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-    return cut_text(text, MAX_GATEWAY_RESULT)
 
 
 def _refusing_changes(spec: ToolSpec) -> ToolSpec:

@@ -131,18 +131,14 @@ def _read(
                 raise ToolError(f"query: {TOO_LARGE}") from exc
             raise ToolError(f"query: {plain(str(exc))}") from exc
         connection.rollback()  # a commit would send the notifications of the query
-    return _answer(columns, rows, max_rows)
-
-
-def _answer(columns: list[str], rows: Sequence[Sequence[Any]], max_rows: int) -> dict[str, Any]:
     included: list[list[Any]] = []
     size = 0
     for row in rows[:max_rows]:
-        values = [_json(value) for value in row]
-        size += size_of(values)
+        row_values = [_json(value) for value in row]
+        size += size_of(row_values)
         if size > MAX_ANSWER:
             break
-        included.append(values)
+        included.append(row_values)
     return {"columns": columns, "rows": included, "more": len(included) < len(rows)}
 
 

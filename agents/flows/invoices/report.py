@@ -2,7 +2,6 @@
 
 from collections import Counter
 from decimal import Decimal
-from typing import Any
 
 from pydantic import AwareDatetime, BaseModel
 
@@ -36,7 +35,9 @@ def report(turn: Turn) -> Reply:
         return say(f"There is no report: {lookup.why}")
     rows = lookup.content["rows"]
     mail = turn.result("mail_report")
-    subject = f"Invoices until {until[:16]}: {_count(rows)}"
+    states = Counter(row[0] for row in rows)
+    counts = f"{states['booked']} booked, {states['waiting']} waiting"
+    subject = f"Invoices until {until[:16]}: {counts}"
     if mail is None:
         sums: dict[str, Decimal] = {}
         lines = []
@@ -63,8 +64,3 @@ invoice_report = agent(
     tools=[look_up, mail_report],
     steps=("Look up the invoices of the day", "Mail the report"),
 )
-
-
-def _count(rows: list[list[Any]]) -> str:
-    states = Counter(row[0] for row in rows)
-    return f"{states['booked']} booked, {states['waiting']} waiting"

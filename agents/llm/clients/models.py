@@ -64,10 +64,16 @@ def _openai(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:
     client = Client(
         api_key=endpoint.key or "none", **_connection(endpoint, DefaultAsyncHttpxClient)
     )
+    # Features that the model layer assumes and the provider does not support.
+    habits: dict[str, Any] = {}
+    is_openai = endpoint.kind is ProviderKind.OPENAI and not endpoint.is_compatible
+    if not is_openai and endpoint.kind not in (ProviderKind.AZURE, ProviderKind.BEDROCK):
+        habits |= WITHOUT["max_completion_tokens"]
+        habits |= WITHOUT["strict"] if endpoint.kind is ProviderKind.GEMINI else {}
     return OpenAIChatModel(
         model,
         provider=_provider(endpoint, client),
-        profile=cast("ModelProfile", _habits(endpoint) | profile),
+        profile=cast("ModelProfile", habits | profile),
         settings=OpenAIChatModelSettings(openai_continuous_usage_stats=True),
     )
 
@@ -81,15 +87,6 @@ def _provider(endpoint: Endpoint, client: "AsyncOpenAI") -> "Provider[AsyncOpenA
         return OpenAICompatibleProvider(endpoint.name, openai_client=client)
     make: Callable[..., Provider[AsyncOpenAI]] = infer_provider_class(endpoint.kind)
     return make(openai_client=client)
-
-
-def _habits(endpoint: Endpoint) -> dict[str, Any]:
-    """Switch off features that the model layer assumes and the provider does not support."""
-    is_openai = endpoint.kind is ProviderKind.OPENAI and not endpoint.is_compatible
-    if is_openai or endpoint.kind in (ProviderKind.AZURE, ProviderKind.BEDROCK):
-        return {}
-    strict = WITHOUT["strict"] if endpoint.kind is ProviderKind.GEMINI else {}
-    return WITHOUT["max_completion_tokens"] | strict
 
 
 def _anthropic(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:

@@ -15,7 +15,6 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from agents.errors import DefinitionError
 from agents.registry import AgentModule, Survey, family, survey
 from agents.sdk import fields
-from agents.sdk.prompts import ThreadMemory
 from agents.sdk.spec import DEPENDS, AgentSpec, ToolSpec
 from runtime.core.values.enums import Risk
 
@@ -138,12 +137,15 @@ class Command(BaseCommand):
         with _no_longer_than(MAX_IMPORT_SECONDS):
             loaded = survey(settings.SIGNOFF_AGENTS, settings.AGENTS_DIR)
         if options["brief"]:
-            _end([*map(str, loaded.mistakes)] or _missing(loaded))
+            if problems := [*map(str, loaded.mistakes)] or _missing(loaded):
+                remaining = len(problems) - 1
+                suffix = f" ({remaining} more: make agents lists all)" if remaining else ""
+                raise SystemExit(f"signoff: {problems[0]}{suffix}")
             return
-
         mistakes = [*map(str, loaded.mistakes), *_missing(loaded)]
         counted = [(len(loaded.registry.agents), "agent"), (len(mistakes), "mistake")]
-        for line in (*list_agents(loaded.sources), *mistakes, _format_counts(*counted)):
+        counts = (f"{n or 'no'} {noun}{'' if n == 1 else 's'}" for n, noun in counted)
+        for line in (*list_agents(loaded.sources), *mistakes, ", ".join(counts)):
             self.stdout.write(line)
         if mistakes:
             raise SystemExit(1)
@@ -191,13 +193,6 @@ def write(name: str, folder: Path) -> list[Path]:
     return list(texts)
 
 
-def _end(mistakes: list[str]) -> None:
-    if mistakes:
-        remaining = len(mistakes) - 1
-        suffix = f" ({remaining} more: make agents lists all)" if remaining else ""
-        raise SystemExit(f"signoff: {mistakes[0]}{suffix}")
-
-
 def _missing(loaded: Survey) -> list[str]:
     """List the settings that agents lack."""
     if not loaded.registry.agents and not loaded.mistakes:
@@ -206,12 +201,6 @@ def _missing(loaded: Survey) -> list[str]:
     from agents.llm.providers import lacking
 
     return [*lacking(loaded.registry)]
-
-
-def _format_counts(*counts: tuple[int, str]) -> str:
-    return ", ".join(
-        f"{number or 'no'} {noun}{'' if number == 1 else 's'}" for number, noun in counts
-    )
 
 
 @contextmanager
@@ -241,8 +230,10 @@ def _agent(agent: AgentSpec) -> Iterator[str]:
         yield f"    result {agent.output.__name__}"
     if agent.answer is not None:
         yield f"    answer held: {', '.join(_tool(agent, agent.answer))}"
-    if agent.thread_memory is not None:
-        yield f"    remembers {_memory(agent.thread_memory)}"
+    if (memory := agent.thread_memory) is not None:
+        summary = f"a summary of its thread, of at most {memory.summary} tokens"
+        last = f"the last {memory.last} texts of its thread"
+        yield f"    remembers {summary if memory.summary else last}"
     if agent.steps:
         yield f"    plan {', '.join(agent.steps)}"
     for tool in agent.tools:
@@ -274,12 +265,6 @@ def _tool(agent: AgentSpec, tool: ToolSpec) -> Iterator[str]:
         yield f"deadline {tool.deadline:g} s"
     if tool.settings.expires_in is not None:
         yield f"{tool.settings.expires_in:g} s to decide"
-
-
-def _memory(memory: ThreadMemory) -> str:
-    if memory.summary:
-        return f"a summary of its thread, of at most {memory.summary} tokens"
-    return f"the last {memory.last} texts of its thread"
 
 
 def _gates(agent: AgentSpec) -> Iterator[str]:

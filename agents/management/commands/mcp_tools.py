@@ -49,7 +49,12 @@ class Command(BaseCommand):
         if not words:
             raise CommandError("name the server: a URL, or the words of a command")
         is_url = len(words) == 1 and words[0].startswith(("http://", "https://"))
-        values = _read_secrets(options["secret"])
+        values = {}
+        for pair in options["secret"]:
+            name, _, variable = pair.partition("=")
+            if not (name and variable in os.environ):
+                raise CommandError(f"--secret {pair}: the environment has no such variable")
+            values[name] = os.environ[variable].replace("{", "{{").replace("}", "}}")
         try:
             server = server_of(
                 words[0] if is_url else words,
@@ -98,13 +103,3 @@ def suggest(hints: Mapping[str, bool]) -> dict[str, Any]:
     effect = "idempotent" if hints.get("idempotentHint") else "write"
     risk = "medium" if hints.get("destructiveHint") is False else "high"
     return {"effect": effect, "approval": True, "risk": risk}
-
-
-def _read_secrets(pairs: list[str]) -> dict[str, str]:
-    values = {}
-    for pair in pairs:
-        name, _, variable = pair.partition("=")
-        if not (name and variable in os.environ):
-            raise CommandError(f"--secret {pair}: the environment has no such variable")
-        values[name] = os.environ[variable].replace("{", "{{").replace("}", "}}")
-    return values
