@@ -72,7 +72,11 @@ def to_provider(
                 conversation.append(_reply(agent, message, calls_by_id))
                 continue
             case "results":
-                reply_calls = _last_calls(conversation)
+                replied = (
+                    entry for entry in reversed(conversation) if isinstance(entry, ModelResponse)
+                )
+                reply = next(replied, None)
+                reply_calls = reply.tool_calls if reply else []
                 parts = [_result(agent, reply_calls, result) for result in message["results"]]
             case _:
                 match message["role"]:
@@ -108,13 +112,6 @@ def _describe_memory(entry: dict[str, Any]) -> dict[str, Any]:
     # A person could write the sealed text of a model into a message, and would then read it opened.
     text = sealing.open_text(entry["text"]) if entry["kind"] == "summary" else entry["text"]
     return {"at": entry["at"], **author, "text": text}
-
-
-def _last_calls(conversation: list[ModelMessage]) -> list[ToolCallPart]:
-    for message in reversed(conversation):
-        if isinstance(message, ModelResponse):
-            return message.tool_calls
-    return []
 
 
 @dataclass(slots=True)
@@ -269,8 +266,10 @@ def _result(
     agent: AgentSpec, calls: list[ToolCallPart], result: dict[str, Any]
 ) -> ToolReturnPart | UserPromptPart:
     outcome, content = _word_result(agent, result)
-    if isinstance(content, dict) and "base64" in content:
-        content = _with_file(content)
+    if isinstance(content, dict) and "base64" in content and (file := file_of(content)) is not None:
+        # The model looks at it. One that takes no files gets a note instead.
+        binary = BinaryContent(data=file.data, media_type=file.media_type)
+        content = [f"{file.media_type}, {len(file.data)} bytes", binary]
     index = int(result["call"].rsplit(".", 1)[1])
     if index < len(calls):
         return ToolReturnPart(
@@ -284,17 +283,6 @@ def _result(
         return UserPromptPart(content=f"{texts.ABOUT_ANSWER}{content}")
     # a text that was refused, because the result is typed
     return UserPromptPart(content=f"{texts.NOT_TAKEN}{result['content']}")
-
-
-def _with_file(content: dict[str, Any]) -> Any:
-    """Return a result for the model to look at, if it is a file. A model that takes none gets a note instead."""
-    file = file_of(content)
-    if file is None:
-        return content
-    return [
-        f"{file.media_type}, {len(file.data)} bytes",
-        BinaryContent(data=file.data, media_type=file.media_type),
-    ]
 
 
 def _word_result(agent: AgentSpec, result: dict[str, Any]) -> tuple[texts.Outcome, Any]:

@@ -208,6 +208,12 @@ def script(fn: Callable[[Turn], Reply], *, answers: Callable[[Turn], str] | None
         prompt, *texts = spoken
         summaries = [text.removeprefix(SUMMARY) for text in texts if text.startswith(SUMMARY)]
         results = tuple(result for part in parts if (result := _result(part)) is not None)
+        messages_by_person = tuple(
+            (person, message)
+            for text in texts
+            if text.startswith(MESSAGE)
+            for person, _, message in [text.removeprefix(MESSAGE).partition(": ")]
+        )
         has_plan = bool(texts) and texts[-1].startswith(PLAN)
         lines = texts[-1].splitlines()[1:] if has_plan else []  # one for each open item
         turn = Turn(
@@ -215,7 +221,7 @@ def script(fn: Callable[[Turn], Reply], *, answers: Callable[[Turn], str] | None
             results=results,
             summary=summaries[-1] if summaries else "",
             sums_up=texts[-1:] == [SUM_UP],
-            messages=tuple(_message(text) for text in texts if text.startswith(MESSAGE)),
+            messages=messages_by_person,
             question=_question(messages),
             plan=tuple(line.partition(". ")[2] for line in lines),
             memory=tuple(map(json.loads, remembered.split("\n")[1:])),
@@ -305,8 +311,3 @@ def _unwrap(content: str) -> tuple[Any, dict[str, Any] | None, bool]:
             return json.loads(content.removeprefix(RESULT)), edited, False
     prefix = next((words for words in _TOLD if content.startswith(words)), "")
     return json.loads(content.removeprefix(prefix)) if prefix else content, edited, bool(prefix)
-
-
-def _message(text: str) -> tuple[str, str]:
-    who, _, message = text.removeprefix(MESSAGE).partition(": ")
-    return who, message

@@ -235,17 +235,8 @@ def _answer(context: ToolContext, response: Response) -> dict[str, Any]:
     if not _CHARSETS.fullmatch(charset):
         charset = "utf-8"
     text = bytes(body[:MAX_BODY]).decode(charset, "replace")
-    return {
-        "status": response.status_code,
-        "type": kind,
-        "body": _value(text, kind),
-        "cut": cut,
-    }
-
-
-def _value(text: str, kind: str) -> Any:
-    """Return JSON as a value that a journal accepts, and anything else as text."""
+    value: Any = text.replace("\x00", "\\0")
     if kind == "application/json" or kind.endswith("+json"):
-        with suppress(ValueError, RecursionError, NotJson):
-            return read_json(text, "body")
-    return text.replace("\x00", "\\0")
+        with suppress(ValueError, RecursionError, NotJson):  # a journal does not accept it as JSON
+            value = read_json(text, "body")
+    return {"status": response.status_code, "type": kind, "body": value, "cut": cut}

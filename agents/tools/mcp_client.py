@@ -84,7 +84,12 @@ async def list_definitions(
             listed = await _list(client)
     except Exception as exc:
         raise _problem_of(server, exchange, exc) from exc
-    return [(_definition(tool), _hints(tool)) for tool in listed]
+    definitions = []
+    for tool in listed:
+        hints = tool.annotations.model_dump(by_alias=True) if tool.annotations else {}
+        told = {name: value for name, value in hints.items() if isinstance(value, bool)}
+        definitions.append((_definition(tool), told))
+    return definitions
 
 
 async def call_tool(
@@ -252,11 +257,6 @@ class _Limited(AsyncByteStream):
 
 def _definition(tool: types.Tool) -> Definition:
     return Definition(name=tool.name, description=tool.description or "", schema=tool.input_schema)
-
-
-def _hints(tool: types.Tool) -> dict[str, bool]:
-    hints = tool.annotations.model_dump(by_alias=True) if tool.annotations else {}
-    return {name: value for name, value in hints.items() if isinstance(value, bool)}
 
 
 def _read(result: types.CallToolResult, breach: str) -> Any:

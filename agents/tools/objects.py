@@ -124,7 +124,12 @@ def read_object(
             data = folder.read(key)
         except ObjectStoreDown as exc:
             raise NotDone(str(exc), cause=FailureCause.NETWORK) from exc
-        text = None if data is None else _text(key, data)
+        try:
+            text = None if data is None else data.decode()
+        except UnicodeDecodeError as exc:
+            raise ToolError(f"key: {key} is not a text in UTF-8") from exc
+        if text is not None and "\x00" in text:
+            raise ToolError(f"key: {key} is not a text: it has zero bytes")
         return {"key": key, "exists": data is not None, "text": text, "digest": _digest(data)}
 
     _describe(read, name, description or f"Read a text below {folder.name}/.", key=Key)
@@ -222,16 +227,6 @@ def _preview(name: str, before: bytes | None, text: str) -> Preview:
 def _shorten(data: bytes) -> str:
     text = data.decode("utf-8", "replace").replace("\x00", "\\0")
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
-
-
-def _text(key: str, data: bytes) -> str:
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as exc:
-        raise ToolError(f"key: {key} is not a text in UTF-8") from exc
-    if "\x00" in text:
-        raise ToolError(f"key: {key} is not a text: it has zero bytes")
-    return text
 
 
 def _digest(data: bytes | None) -> str | None:

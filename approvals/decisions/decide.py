@@ -166,16 +166,12 @@ def _settle(key: Mapping[str, UUID], sent: _SentDecision, actor: Actor) -> Appro
             outcome = _attempt(key, sent, actor)
         except GateNotOpen:  # another action on the run came in between
             with commit.last_attempt():
-                _lock_run(**key)
+                if "run" in key:
+                    audit.lock_runs(key["run"])
+                else:
+                    audit.lock_run_of(key["pk"])
                 outcome = _attempt(key, sent, actor)
         return checks.decided(outcome)
-
-
-def _lock_run(pk: UUID | None = None, run: UUID | None = None, gate: UUID | None = None) -> None:
-    if run is not None:
-        audit.lock_runs(run)
-    elif pk is not None:
-        audit.lock_run_of(pk)
 
 
 def _attempt(key: Mapping[str, UUID], sent: _SentDecision, actor: Actor) -> checks.Outcome:
@@ -220,13 +216,17 @@ def _decision(loaded: commit.LoadedApproval, sent: _SentDecision, actor: Actor) 
     checks.check_confirmed(approval, verdict, sent.confirm, edit)
     checks.check_revisable(approval, verdict)
     votes.check_answer(approval, verdict)
-    return Decision(
-        verdict=verdict,
-        by=actor.person,
-        reason=checks.reason(sent.reason, verdict, approval),
-        result=_result(approval, verdict, sent),
-        edit=edit,
-    )
+    reason = checks.reason(sent.reason, verdict, approval)
+    result = checks.check_grant(approval, verdict, sent.grant)
+    not_allowed, required = _RESULT_RULES[sent.field]
+    if VERDICTS[verdict].carries == "result":
+        if sent.result is snapshot.ABSENT:
+            raise InvalidInput("result", required)
+        snapshot.check_result(sent.result, snapshot.schema_of(approval))
+        result = sent.result
+    elif sent.result is not snapshot.ABSENT and sent.result is not None:
+        raise InvalidInput("result", not_allowed)
+    return Decision(verdict=verdict, by=actor.person, reason=reason, result=result, edit=edit)
 
 
 def _edit(approval: Approval, verdict: Verdict, sent: _SentDecision, actor: Actor) -> Edit | None:
@@ -254,20 +254,6 @@ def _edit(approval: Approval, verdict: Verdict, sent: _SentDecision, actor: Acto
 
 def _has_preview(approval: Approval) -> bool:
     return approval.preview is not None and is_previewed(json.loads(approval.preview))
-
-
-def _result(approval: Approval, verdict: Verdict, sent: _SentDecision) -> object:
-    """Return the grant of a limit gate or the result of the call, None if there is neither. Raises InvalidInput."""
-    grant = checks.check_grant(approval, verdict, sent.grant)
-    not_allowed, required = _RESULT_RULES[sent.field]
-    if VERDICTS[verdict].carries != "result":
-        if sent.result is not snapshot.ABSENT and sent.result is not None:
-            raise InvalidInput("result", not_allowed)
-        return grant
-    if sent.result is snapshot.ABSENT:
-        raise InvalidInput("result", required)
-    snapshot.check_result(sent.result, snapshot.schema_of(approval))
-    return sent.result
 
 
 def check_edit(approval: Approval, new_args: object) -> Edit:

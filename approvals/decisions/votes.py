@@ -78,7 +78,11 @@ def vote(
         audit.lock_runs(approval.run_id)
         if audit.last_of(approval.run_id) != loaded.last:
             raise GateNotOpen
-        counted = _still_valid(approval, demands, _read(loaded), loaded.at)
+        try:
+            cast = votes.read(approval, loaded.votes)
+        except NotConfirmed as exc:
+            raise TamperedWith(str(exc)) from exc
+        counted = _still_valid(approval, demands, cast, loaded.at)
         slot = _slot_of(loaded, _stages(approval, demands, loaded.at), counted, actor)
         if not isinstance(slot, VoteSlot):
             return slot
@@ -199,13 +203,6 @@ def _one_hand(person: str, voters: Collection[str]) -> str:
         f"{person} and {', '.join(sorted(voters))}, who approved it, count as one person: one gave the other the right"
         " to decide or the password, and no second admin confirmed it."
     )
-
-
-def _read(loaded: commit.LoadedApproval) -> tuple[Cast, ...]:
-    try:
-        return votes.read(loaded.approval, loaded.votes)
-    except NotConfirmed as exc:
-        raise TamperedWith(str(exc)) from exc
 
 
 def _still_valid(

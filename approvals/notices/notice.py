@@ -144,12 +144,17 @@ def write_runs(news: list[RunNews], content: NoticeChannel.Detail) -> Notice:
         f"Your runs: {link('/runs/')}",
         f"Change what you are told on {link('/account/notices/')}",
     )
+    entries = []
+    for item in news[:MAX_LISTED]:
+        key = item.run.business_key
+        name = _plain(f"{item.run.agent} · {key}" if key else item.run.agent)
+        if content == NoticeChannel.Detail.NOTHING:
+            name = "A run"
+        entry = NoticeEntry(lines=(f"{name}: {item.event}",), link=link(f"/runs/{item.run.pk}/"))
+        entries.append(entry)
     return Notice(
         title=f"{count} of your runs {'has' if count == 1 else 'have'} news",
-        entries=tuple(
-            NoticeEntry(lines=(_name(entry, content),), link=link(f"/runs/{entry.run.pk}/"))
-            for entry in news[:MAX_LISTED]
-        ),
+        entries=tuple(entries),
         foot=foot,
     )
 
@@ -161,12 +166,6 @@ def link(path: str) -> str:
 
 def _count_unlisted(number: int) -> tuple[str, ...]:
     return (f"… and {number - MAX_LISTED} more", "") if number > MAX_LISTED else ()
-
-
-def _name(news: RunNews, content: NoticeChannel.Detail) -> str:
-    run = news.run
-    name = f"{run.agent} · {run.business_key}" if run.business_key else run.agent
-    return f"{'A run' if content == NoticeChannel.Detail.NOTHING else _plain(name)}: {news.event}"
 
 
 def _entry(approval: Approval, content: NoticeChannel.Detail, note: str) -> NoticeEntry:

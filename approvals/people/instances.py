@@ -114,7 +114,13 @@ def change(
             instance_webhooks.put(row, webhook)
         row.name = row.name if name is None else escape_text(name)
         view = _view(row)
-        _remember(row, key, fingerprint, view)
+        at = clock.now()
+        recent = (at - _KEPT).isoformat()
+        updates = {hashed: past for hashed, past in row.updates.items() if past["at"] > recent}
+        address = view.webhook and [view.webhook.url, view.webhook.registration_id]
+        answer = {"fingerprint": fingerprint, "name": row.name, "webhook": address}
+        row.updates = {**updates, tokens.hash_secret(key): {**answer, "at": at.isoformat()}}
+        row.save(update_fields=["name", "updates"])
         log_change(actor.person, f"changed the instance {row.id}")
     return view
 
@@ -217,17 +223,6 @@ def _read(
 def _view(instance: Instance, **fields: Any) -> InstanceView:
     webhook = instance_webhooks.find(instance)
     return InstanceView(id=instance.id, name=instance.name, webhook=webhook, **fields)
-
-
-def _remember(row: Instance, key: str, fingerprint: str, view: InstanceView) -> None:
-    """Save the row with the answer to this change, for some days."""
-    at = clock.now()
-    recent = (at - _KEPT).isoformat()
-    updates = {hashed: past for hashed, past in row.updates.items() if past["at"] > recent}
-    webhook = view.webhook and [view.webhook.url, view.webhook.registration_id]
-    change = {"fingerprint": fingerprint, "name": row.name, "webhook": webhook}
-    row.updates = {**updates, tokens.hash_secret(key): {**change, "at": at.isoformat()}}
-    row.save(update_fields=["name", "updates"])
 
 
 def _repeated(instance: UUID, earlier: dict[str, Any], fingerprint: str) -> InstanceView:

@@ -162,7 +162,14 @@ def follow(source: str, members: Iterable[Member], makers: Collection[str] = ())
     confirmed = [mapping for mapping in find_all(source) if mapping.confirmed_at is not None]
     for member in members:
         person = member.person
-        rights = _rights(confirmed, member) if person.is_active else {}
+        rights = dict[str, Mapping]()
+        for mapping in confirmed if person.is_active else ():
+            provider = _provider(mapping.right)
+            if provider is None and mapping.value in member.values:
+                rights.setdefault(mapping.right, mapping)
+            elif provider is not None and member.subject:
+                subject = f"{assignments.SIGN_IN}{provider.issuer} {member.subject}"
+                rights.setdefault(subject, mapping)
         rows = {row.what: row for row in assignments.latest([person]).values()}
         for right, row in rows.items():
             if right not in rights and _gives(source, row):
@@ -214,17 +221,6 @@ def _end(person: User, right: str, source: str) -> None:
     assignments.end(person, right, actor=source)
     person.groups.remove(*GroupRow.objects.filter(name=right))
     log_change(source, f"took {right} from {person.username}")
-
-
-def _rights(confirmed: Iterable[Mapping], member: Member) -> dict[str, Mapping]:
-    rights: dict[str, Mapping] = {}
-    for mapping in confirmed:
-        provider = _provider(mapping.right)
-        if provider is None and mapping.value in member.values:
-            rights.setdefault(mapping.right, mapping)
-        elif provider is not None and member.subject:
-            rights.setdefault(f"{assignments.SIGN_IN}{provider.issuer} {member.subject}", mapping)
-    return rights
 
 
 def _gives(source: str, row: Assignment) -> bool:

@@ -197,12 +197,14 @@ def _verified(request: HttpRequest, provider: IdentityProvider, state: dict[str,
             raise OAuth2Error("the details are another subject's")
         claims = {**details, **claims}
     verified = claims.get("email_verified") is True
+    groups = claims.get(provider.claim)
+    names = [text for text in groups if isinstance(text, str)] if isinstance(groups, list) else []
     identity = Identity(
         provider=provider,
         subject=claims["sub"],
         address=str(claims.get("email", "")).lower() if verified else "",
         full_name=str(claims.get("name", "")),
-        groups=_groups(claims.get(provider.claim)),
+        groups=tuple(names[:MAX_GROUPS]),
     )
     return SignedIn(
         identity=identity,
@@ -232,9 +234,3 @@ def _claims(protocol: _Endpoints, token: str) -> dict[str, Any]:
     if not 0 < len(claims["sub"]) <= MAX_SUBJECT or not claims["sub"].isprintable():
         raise OAuth2Error("the token has no subject")
     return claims
-
-
-def _groups(value: object) -> tuple[str, ...]:
-    """Return the values of the claim of groups, which is a list of texts; none of another value."""
-    values = value if isinstance(value, list) else ()
-    return tuple(text for text in values if isinstance(text, str))[:MAX_GROUPS]

@@ -63,6 +63,12 @@ class RuleChange:
 
 def describe(rule: Rule) -> str:
     """Say to which calls a rule applies, who decides them, and the end without a decision."""
+    calls = _join(sorted(rule.tools), "or") or "Every call"
+    if rule.agents:
+        calls += f" of the agent{'s' * (len(rule.agents) > 1)} {_join(sorted(rule.agents), 'or')}"
+    if rule.risks:
+        calls += f" at {_join([risk for risk in RISKS if risk in rule.risks], 'or')} risk"
+    calls += condition(rule.when)
     people = ", then ".join(_stage(stage) for stage in rule.stages)
     if rule.reason:
         people += ", with a reason"
@@ -78,7 +84,7 @@ def describe(rule: Rule) -> str:
         demands.append(f"can be undone for {_time(rule.undo)}" if rule.undo else "no undo")
     if rule.reviewer_may_write:
         demands.append("people who may decide can write to the run")
-    return f"{_calls(rule)}: {'; '.join(demands)}"
+    return f"{calls}: {'; '.join(demands)}"
 
 
 def compare(before: Policy, after: Policy) -> tuple[RuleChange, ...]:
@@ -121,15 +127,6 @@ def _change(before: Rule | None, after: Rule, *, moved: bool) -> RuleChange:
     else:
         state = RuleState.MOVED if moved else RuleState.SAME
     return RuleChange(name=after.name, sentence=sentence, state=state, before=until_now)
-
-
-def _calls(rule: Rule) -> str:
-    calls = _join(sorted(rule.tools), "or") or "Every call"
-    if rule.agents:
-        calls += f" of the agent{'s' * (len(rule.agents) > 1)} {_join(sorted(rule.agents), 'or')}"
-    if rule.risks:
-        calls += f" at {_join([risk for risk in RISKS if risk in rule.risks], 'or')} risk"
-    return calls + condition(rule.when)
 
 
 def _stage(stage: Stage) -> str:
