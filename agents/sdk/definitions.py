@@ -1,20 +1,23 @@
-"""Defines tools and agents: `@tool` on a typed function, `agent(…)` around instructions, model and tools."""
+"""Defines tools and agents: `@tool` on a typed function, `agent(…)` around instructions, model and tools.
+
+A tool may ask for the facts about its call, a `ToolContext`. `agent(plan=True)` adds the tool `plan`.
+"""
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
+from uuid import UUID
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from agents.credentials import Credential
 from agents.errors import CredentialRefused, DefinitionError, NotDone, ToolError
 from agents.sdk import fields, mistakes
 from agents.sdk.answers import Answer, answer_tool
-from agents.sdk.context import ToolContext
-from agents.sdk.context import plan as keep_plan
 from agents.sdk.previews import Preview, PreviewChange
 from agents.sdk.prompts import Prompt, ThreadMemory, last, prompt, summary
 from agents.sdk.signature import ToolSignature, read_signature
@@ -27,6 +30,8 @@ from agents.sdk.spec import (
     ToolSpec,
     positive,
 )
+from runtime.core.run import frames
+from runtime.core.run.continuation import PlanItem
 from runtime.core.values import budgets
 from runtime.core.values.budgets import InvalidBudget, budget_of
 from runtime.core.values.call_options import (
@@ -37,6 +42,7 @@ from runtime.core.values.call_options import (
 )
 from runtime.core.values.enums import EffectClass, FailureCause, Risk
 from runtime.core.values.files import file_value
+from runtime.core.values.limits import MAX_PLAN_ITEM, MAX_PLAN_ITEMS
 
 __all__ = [
     "Answer",
@@ -58,6 +64,13 @@ __all__ = [
     "summary",
     "tool",
 ]
+
+
+_Item = Annotated[str, Field(min_length=1, max_length=MAX_PLAN_ITEM)]
+_Number = Annotated[int, Field(ge=1, le=MAX_PLAN_ITEMS)]
+Items = Annotated[list[_Item], Field(max_length=MAX_PLAN_ITEMS)]
+Numbers = Annotated[list[_Number], Field(max_length=MAX_PLAN_ITEMS)]
+
 
 # The only result that a person may report for a call whose result is secret: that it happened.
 _NOTHING = {"type": "null"}
@@ -85,6 +98,38 @@ class Budget:
             return budget_of(asdict(self))
         except InvalidBudget as exc:
             raise DefinitionError(f"{label}: its budget: {exc}") from exc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """The facts about a call, for a tool whose first parameter is `context: ToolContext`.
+
+    `key` is the idempotency key: the same for every attempt at this call, and for no other call. Pass it to the
+    system you write to. `deadline` is in seconds from the start of this attempt. `requester` is the name of the
+    person who started the run. `approvers` are those who approved this call, empty if it needed no approval, and
+    `comment` their comment, None without one. `business_key` is the run's business key if it has one. `input` is the
+    calling agent's input, as JSON. `todo` is its plan, for the call that changes it.
+    `credentials` are those of the tool by name, for this attempt alone.
+    """
+
+    run: UUID
+    frame: str
+    call: str
+    attempt: int
+    key: str
+    deadline: float
+    requester: str = ""
+    approvers: tuple[str, ...] = ()
+    comment: str | None = None
+    business_key: str | None = None
+    input: Any = None
+    todo: tuple[PlanItem, ...] = ()
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    began: float = field(default_factory=time.monotonic)
+
+    def remaining(self) -> float:
+        """Return the seconds left, at least 0.1: most clients treat a timeout of zero as none."""
+        return max(0.1, self.began + self.deadline - time.monotonic())
 
 
 def tool(
@@ -247,5 +292,27 @@ def agent(
 @cache
 def _plan_tool() -> ToolSpec:
     """Return the tool with which an agent keeps its plan."""
-    spec = tool(effect=EffectClass.READ, sentence="Change the plan")(keep_plan)
+    spec = tool(effect=EffectClass.READ, sentence="Change the plan")(plan)
     return replace(spec, plan=True)
+
+
+def plan(
+    context: ToolContext,
+    write: Items | None = None,
+    add: Items | None = None,
+    done: Numbers | None = None,
+    doing: _Number | None = None,
+) -> dict[str, Any]:
+    """Keep the plan of your work, which people see too: one short line for each item.
+
+    `write` replaces the whole plan, `add` appends items, `done` ticks items by their numbers from 1, and `doing` names
+    the item that you work on now. Write the plan before you begin, and tick an item as soon as it is done. Returns the
+    plan.
+    """
+    try:
+        changed = frames.change_plan(
+            context.todo, write=write, add=add or (), done=done or (), doing=doing
+        )
+    except ValueError as exc:
+        raise ToolError(f"the plan was not changed: {exc}") from exc
+    return frames.plan_result(changed)

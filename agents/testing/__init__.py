@@ -23,8 +23,7 @@ from agents.sdk.scripts import (  # noqa: E402
     script,
     together,
 )
-from agents.testing.drive import Flow, drive  # noqa: E402
-from agents.testing.scripted_models import replies  # noqa: E402
+from agents.testing.drive import Flow, drive, replies  # noqa: E402
 from agents.testing.worker import ToolCall  # noqa: E402
 
 __all__ = [

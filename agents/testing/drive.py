@@ -1,15 +1,21 @@
-"""`drive(agent, input)`: a run in memory, with methods for the actions of people and the passing of time."""
+"""`drive(agent, input)`: a run in memory, with methods for the actions of people and the passing of time.
+
+The replies of its models are those that a test lists.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self
 from uuid import UUID
 
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models.function import AgentInfo
+
 from agents.sdk import inputs
+from agents.sdk.scripts import Reply, Script, Turn, own_answer, script
 from agents.sdk.spec import AgentSpec
-from agents.testing.scripted_models import ScriptedModel, with_models
 from agents.testing.worker import BEGINNING, MemoryWorker, ToolCall
 from runtime.control.edit import edit, is_previewed
 from runtime.core.documents import blobs
@@ -36,6 +42,18 @@ from runtime.ports.approvals import ReviewSnapshot
 REQUESTER, DECIDER = "ada", "bea"
 
 AtGate = str | ReviewSnapshot | None  # a tool with one open gate, one of `gates`, or the only gate
+
+
+ScriptedReply = Reply | Callable[[Turn], Reply]
+ScriptedModel = Script | Sequence[ScriptedReply]
+
+
+class NoReplyLeft(Exception):
+    """The model was called more often than the test listed replies."""
+
+
+class NoScript(Exception):
+    """The agent names only providers' models, which a test does not call."""
 
 
 class Flow:
@@ -293,6 +311,25 @@ def drive(
     return Flow(worker, scripts)
 
 
+def replies(*steps: ScriptedReply) -> Script:
+    """Return a model that gives these replies in order. A function among them makes its reply.
+
+    The conversation itself shows which reply is next, so a turn that is repeated after a crash gets the same reply
+    again.
+    """
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> Reply:
+        if (answer := own_answer(messages)) is not None:
+            return answer
+        number = sum(isinstance(message, ModelResponse) for message in messages)
+        if number >= len(steps):
+            raise NoReplyLeft(f"the test wrote {len(steps)} replies, and turn {number + 1} began")
+        step = steps[number]
+        return step if isinstance(step, ModelResponse) else script(step)(messages, info)
+
+    return model
+
+
 def earlier_texts(
     earlier: Sequence[tuple[Any, Any]], *, agent: str, by: str
 ) -> list[tuple[Remembered, str]]:
@@ -371,3 +408,12 @@ def _lines(event: e.Event) -> list[str]:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+def with_models(agent: AgentSpec, models: Mapping[str, ScriptedModel]) -> AgentSpec:
+    """Return the agent with these models, by name, for itself and its sub-agents."""
+    children = tuple(with_models(child, models) for child in agent.subagents)
+    model = models.get(agent.name, agent.model)
+    if model is None:
+        raise NoScript(f"{agent.name} has no script: give the test one, as drive(…, models={{…}})")
+    return replace(agent, subagents=children, model=model if callable(model) else replies(*model))

@@ -3,20 +3,22 @@
 A missing or changed act is an error, never a weaker policy: then calls wait for people. A process asks the database at
 most once a second whether there is another act. An approval keeps the version and the demands that it was opened with.
 
-A version takes effect by the rule of two admins.
+A version takes effect by the rule of two admins. `simulate` says what a draft would have changed in recent requests.
 """
 
+import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from approvals import clock
 from approvals.errors import PolicyBroken, PolicyRefused
-from approvals.models import Approval, PolicyAct
+from approvals.models import OF_CALL, Approval, PolicyAct
 from approvals.people import accounts
 from approvals.reads import deciders
 from approvals.requests import snapshot
@@ -24,7 +26,7 @@ from approvals.rights.second_admin import SecondAdmin, may_administer
 from approvals.rules import judge as evaluation
 from approvals.rules import policy_text
 from approvals.rules.judge import Facts, Judgement
-from approvals.rules.policy import OnExpiry, Policy, Rule
+from approvals.rules.policy import Demands, OnExpiry, Policy, Rule, demands_of
 from approvals.rules.roles import DECIDING, POLICY_VERSION
 from approvals.signed.audit import log_change
 from approvals.signed.rows import SignedLog
@@ -42,6 +44,10 @@ RECENT_SECONDS = 1.0
 FIRST_NUMBER = 2  # version 1 is the default policy, which has no act
 FIELD = "text"
 ANSWER = "answer"  # the argument of the call by which an agent gives a held answer
+SIMULATED_DAYS = 30
+MAX_SIMULATED = 1000  # newest requests
+MAX_EXAMPLES = 20
+MAX_SIMULATION_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +67,27 @@ class PolicyVersion:
     def waits(self, at: datetime) -> bool:
         """Tell whether the version is not in force yet and may still be."""
         return not self.withdrawn and (self.effective_at is None or self.effective_at > at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedChange:
+    """A request that the draft would have treated differently. `before` and `after` describe its demands."""
+
+    approval_id: UUID
+    sentence: str
+    created_at: datetime
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """The result: of `tried` requests `changed` differ. `all` says that there were no more."""
+
+    tried: int
+    changed: int
+    examples: tuple[SimulatedChange, ...]
+    all: bool
 
 
 def read_versions() -> tuple[PolicyVersion, ...]:
@@ -294,6 +321,41 @@ def withdraw(number: int, *, actor: str | None) -> None:
         log_change(actor, f"withdrew version {number} of the policy")
 
 
+def simulate(draft: Policy) -> Simulation:
+    """Evaluate the newest requests for approval of the last 30 days by a draft, for at most MAX_SIMULATION_SECONDS.
+
+    A call that no person was asked about has no request, so a rule that would ask about it changes nothing here.
+    """
+    ends = time.monotonic() + MAX_SIMULATION_SECONDS
+    rows = Approval.objects.filter(
+        OF_CALL,
+        created_at__gt=clock.now() - timedelta(days=SIMULATED_DAYS),
+        removed_at=None,
+    ).order_by("-created_at")[: MAX_SIMULATED + 1]
+    tried, changes = 0, list[SimulatedChange]()
+    for approval in rows:
+        if tried == MAX_SIMULATED or time.monotonic() > ends:
+            return _result(tried, changes, all=False)
+        tried += 1
+        try:
+            before = _needs(demands_of(approval.rule), approval.risk)
+            call = facts_of(approval, json.loads(approval.args), Risk(approval.risk))
+        except (ValueError, KeyError, TypeError):
+            continue  # a row that cannot be read
+        judgement = evaluation.judge(draft, call)
+        after = _needs(judgement.demands, judgement.risk)
+        if before != after:
+            change = SimulatedChange(
+                approval_id=approval.id,
+                sentence=approval.sentence,
+                created_at=approval.created_at,
+                before=before,
+                after=after,
+            )
+            changes.append(change)
+    return _result(tried, changes, all=True)
+
+
 def _waiting(number: int) -> PolicyVersion:
     version = {version.number: version for version in read_versions()}.get(number)
     if version is None:
@@ -314,3 +376,35 @@ def _changing(actor: str | None) -> Iterator[None]:
     except PolicyBroken as exc:
         raise PolicyRefused(f"The stored policy does not verify: {exc}.") from exc
     forget()
+
+
+def _result(tried: int, changes: list[SimulatedChange], *, all: bool) -> Simulation:
+    return Simulation(
+        tried=tried, changed=len(changes), examples=tuple(changes[:MAX_EXAMPLES]), all=all
+    )
+
+
+def _needs(demands: Demands | None, risk: str) -> str:
+    """Say what a request needs: how many people, of which stages, a reason, and what follows if no person decides."""
+    if demands is None:
+        return f"1 approval, {risk} risk"
+    stages = ", then ".join(
+        f"{stage.quorum} of {', '.join(_names(stage.keys))}" for stage in demands.stages
+    )
+    is_single = demands.quorum == 1 and not (demands.stages[0].groups or demands.stages[0].people)
+    people = "1 approval" if is_single else f"approvals: {stages}"
+    extras = ", with a reason" if demands.reason else ""
+    extras += ", with a fresh second factor" if demands.step_up else ""
+    extras += ", reviewers may write to the run" if demands.reviewer_may_write else ""
+    for step in demands.escalate:
+        extras += f", later also {', '.join(_names(step.keys))}"
+    match demands.on_expiry:
+        case OnExpiry.FAIL:
+            extras += ", expiry fails the run"
+        case OnExpiry.ANSWER:
+            extras += ", expiry gives an answer"
+    return f"{people}, {risk} risk{extras}"
+
+
+def _names(keys: Iterable[str]) -> Iterable[str]:
+    return (key.partition(":")[2] for key in keys)

@@ -30,7 +30,7 @@ from approvals.notices import channels, notice
 from approvals.notices.channels import digest_end, find_hours, is_quiet
 from approvals.notices.transports import TRANSPORTS
 from approvals.outbox import messages
-from approvals.outbox.sender import MessageKind
+from approvals.outbox.messages import MessageKind
 from approvals.requests import verification
 from approvals.rights import approvals, principals
 from runtime.core.values.enums import RISKS, Risk

@@ -1,17 +1,23 @@
-"""Writes the table of messages: adds them, moves them, leases one to a sender, and records its attempts.
+"""The table of messages and their `Sender`: adds them, moves them, leases one to a sender, records its attempts.
 
 A lease outlives the longest attempt. A sender that dies leaves its message to the next one, which sends it again with
 the same id. A sender that lost its lease records nothing.
+
+Any number of sweepers may send, each in a few threads. A destination that hangs holds its own threads for one attempt
+at a time, because a lane has fewer than there are.
 """
 
+import logging
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from threading import BoundedSemaphore, Event, Lock
+from typing import Any, Protocol
 from uuid import UUID
 
-from django.db import connection
+from django.db import connection, connections, transaction
 from django.db.models import Case, F, QuerySet, Value, When
 from django.db.models.functions import Now
 
@@ -20,6 +26,9 @@ from approvals.models import OutboxMessage
 from runtime.core.documents import external_call
 from runtime.core.values.limits import escape_text
 from runtime.ports.approvals import StatementPart
+from runtime.store import failpoints
+
+log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 60.0
 PER_LANE = 2  # attempts at a time
@@ -28,6 +37,9 @@ MAX_ANSWER = 200  # characters that are kept
 MAX_ANSWER_BODY = 1024  # bytes that are kept
 FIRST_PAUSE = timedelta(seconds=5)  # doubled after each attempt
 MAX_PAUSE = timedelta(hours=1)
+THREADS = 8
+AFTER_AN_ERROR = timedelta(minutes=1)
+
 
 # One row of the lane with the message that has waited longest. The inner query skips from lane to lane.
 _CLAIM = """
@@ -212,3 +224,96 @@ def _waiting(**fields: Any) -> QuerySet[OutboxMessage]:
 
 def _leased(message: OutboxMessage) -> QuerySet[OutboxMessage]:
     return _waiting(pk=message.pk, leased_until=message.leased_until)
+
+
+class MessageKind(Protocol):
+    """Composes and sends the messages of one kind."""
+
+    def compose(self, message: OutboxMessage) -> Content | datetime | None:
+        """Return the content; or when to look again, before its event; None if the message is to be dropped."""
+
+    def send(self, message: OutboxMessage) -> AttemptResult | None:
+        """Make one attempt of at most ten seconds, outside of a transaction. None if there is no destination."""
+
+
+class Sender:
+    """Sends messages of these kinds."""
+
+    def __init__(self, kinds: Mapping[str, MessageKind]) -> None:
+        self._kinds = kinds
+        self._slots = BoundedSemaphore(THREADS)
+        self._claims = Lock()  # claims at once would all find the same lane free
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="outbox")
+
+    def send_due(self, stop: Event) -> None:
+        """Begin to send due messages, without waiting for answers. Threads go on until none is due."""
+        prune()
+        while not stop.is_set() and self._slots.acquire(blocking=False):
+            message = None
+            try:
+                message = self._claim()
+            finally:
+                if message is None:
+                    self._slots.release()
+            if message is None:
+                return
+            self._pool.submit(self._send_all, message, stop)
+
+    def _send_all(self, message: OutboxMessage | None, stop: Event) -> None:
+        try:
+            while message is not None:
+                self.send_one(message)
+                message = None if stop.is_set() else self._claim()
+        except Exception:  # a lease ends by itself
+            log.exception("A sender of the outbox ended")
+        finally:
+            connections.close_all()
+            self._slots.release()
+
+    def _claim(self) -> OutboxMessage | None:
+        with self._claims:
+            return claim()
+
+    def send_one(self, message: OutboxMessage) -> None:
+        """Make one attempt at a leased message. An error of ours leaves it to a later one."""
+        kind = self._kinds.get(message.kind)
+        try:
+            if kind is None:  # of a later release
+                look_again(message, clock.now() + AFTER_AN_ERROR)
+            else:
+                _attempt(kind, message)
+        except Exception:  # of any kind: the other messages do not wait for it
+            log.exception("Message %s of the outbox is not sent", message.id)
+            look_again(message, clock.now() + AFTER_AN_ERROR)
+
+
+def _attempt(kind: MessageKind, message: OutboxMessage) -> None:
+    if not _begin(kind, message):
+        return
+    failpoints.hit("begun", "message", 0)
+    if message.gives_up_at is not None and clock.now() >= message.gives_up_at:
+        end(message, OutboxMessage.EndState.GIVEN_UP)
+        return
+    answer = kind.send(message)
+    failpoints.hit("sent", "message", 0)
+    if answer is None:
+        end(message, OutboxMessage.EndState.DROPPED)
+    else:
+        finish(message, answer)
+
+
+def _begin(kind: MessageKind, message: OutboxMessage) -> bool:
+    """Begin an attempt. Return False if there is nothing to send now."""
+    if message.body is not None:
+        return begin(message, None)
+    with transaction.atomic():
+        composed = kind.compose(message)
+        if isinstance(composed, Content):
+            is_ours = begin(message, composed)
+            transaction.set_rollback(not is_ours)  # with what its composer wrote
+            return is_ours
+        if composed is None:
+            end(message, OutboxMessage.EndState.DROPPED)
+        else:
+            look_again(message, composed)
+    return False

@@ -20,7 +20,7 @@ from approvals.governance import allowance_uses, policies, prompts, subscription
 from approvals.models import OF_CALL, Approval
 from approvals.notices import due, slack_posts
 from approvals.outbox import messages
-from approvals.outbox.sender import Sender
+from approvals.outbox.messages import Sender
 from approvals.people import instance_webhooks
 from approvals.port import evidence, jobs, verifier
 from approvals.port.jobs import Outlooks

@@ -18,7 +18,7 @@ from agents.models import AgentVersion, PublishedAgent
 from agents.registry import Registry
 from agents.sdk import inputs
 from agents.sdk.spec import AgentSpec, ApprovalMode
-from agents.testing.scripted_models import replies
+from agents.testing.drive import replies
 from runtime.errors import InvalidInput, UnknownAgent
 from runtime.models import WorkerProcess
 from runtime.ports.agents import AgentParts, Asking, VersionChange

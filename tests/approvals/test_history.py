@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from approvals import clock
-from approvals.decisions.undo import undo
+from approvals.decisions.decide import undo
 from approvals.models import Approval, ApprovalOutcome, Vote, approval_rows
 from approvals.people import absences
 from approvals.reads import filters, history

@@ -18,7 +18,7 @@ from approvals.models import Approval, NoticeChannel, OutboxMessage, SentNotice
 from approvals.notices import channels, due
 from approvals.notices.channels import ChannelChoice, save_hours
 from approvals.notices.due import KINDS
-from approvals.outbox.sender import Sender
+from approvals.outbox.messages import Sender
 from approvals.people import accounts
 from approvals.port.adapter import ApprovalService
 from runtime.core.values.enums import GateKind, Risk

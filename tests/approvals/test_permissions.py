@@ -9,7 +9,7 @@ from django.db.models import JSONField, Value
 from django.utils import timezone
 from pytest_django import Settings
 
-from approvals.decisions.undo import undo
+from approvals.decisions.decide import undo
 from approvals.errors import TamperedWith
 from approvals.models import Approval, Token, approval_rows
 from approvals.port.adapter import ApprovalService

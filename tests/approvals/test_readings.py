@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection
 
-from approvals.decisions.undo import undo
+from approvals.decisions.decide import undo
 from approvals.models import Approval, ReviewTime
 from approvals.port.adapter import ApprovalService
 from approvals.reads import review_times

@@ -9,7 +9,7 @@ from django.test import Client
 
 from approvals import clock
 from approvals.decisions import teamwork
-from approvals.decisions.undo import undo
+from approvals.decisions.decide import undo
 from approvals.errors import AlreadyClaimed, AlreadyDecided, NotFound
 from approvals.models import Approval, ApprovalClaim, ApprovalViewer, AuditEntry, Comment, Handover
 from approvals.port.adapter import ApprovalService

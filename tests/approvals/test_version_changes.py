@@ -14,8 +14,8 @@ from agents.effect_handler import AgentEffects
 from agents.sdk import tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
-from approvals.decisions import continue_runs
-from approvals.decisions.undo import take_back
+from approvals.decisions import batch
+from approvals.decisions.decide import take_back
 from approvals.errors import NotFound
 from approvals.governance.version_changes import decided, half_withdrawn, waiting
 from approvals.models import Approval, VersionDecision, VersionWithdrawal
@@ -125,7 +125,7 @@ def _changes(run: UUID) -> list[tuple[str, str, str]]:
 
 def _continue(first: Release, second: Release, actor: Actor, **given: Any) -> Any:
     pair = {"agent": "desk", "before": first.fingerprint, "after": second.fingerprint}
-    return continue_runs.continue_all(
+    return batch.continue_all(
         **{**pair, "count": RUNS, "reason": "The new desk lends no money.", **given}, actor=actor
     )
 
@@ -225,11 +225,11 @@ def test_a_withdrawn_decision_lets_no_later_run_continue(
     pair = {"agent": "desk", "before": first.fingerprint, "after": second.fingerprint}
     for actor in (ADA, BEA):
         with pytest.raises(NotFound):
-            continue_runs.withdraw(**pair, reason="No.", actor=actor)
+            batch.withdraw(**pair, reason="No.", actor=actor)
     with pytest.raises(InvalidInput, match="is required"):
-        continue_runs.withdraw(**pair, reason=" ", actor=anne)
+        batch.withdraw(**pair, reason=" ", actor=anne)
     admin = Actor(person="admin")
-    assert continue_runs.withdraw(**pair, reason="It lends.", actor=admin).opened == 2
+    assert batch.withdraw(**pair, reason="It lends.", actor=admin).opened == 2
     assert second.go_on(*runs) == {"suspended"}, "their decision could still be undone"
     settings.SIGNOFF_UNDO_SECONDS = 0
     assert (second.approve(*later), _gates()) == ({"suspended"}, 3)
@@ -238,7 +238,7 @@ def test_a_withdrawn_decision_lets_no_later_run_continue(
     earlier.save(force_insert=True)  # a copy, by a program with write access
     assert (second.approve(*last), _gates()) == ({"suspended"}, 4)
     with pytest.raises(NotFound):
-        continue_runs.withdraw(**pair, reason="Again.", actor=admin)
+        batch.withdraw(**pair, reason="Again.", actor=admin)
     with pytest.raises(DatabaseError), transaction.atomic():
         VersionWithdrawal.objects.all().delete()
     assert _continue(first, second, anne, count=4).continued == 4
@@ -269,19 +269,19 @@ def test_busy_runs_are_passed_and_the_same_act_again_reaches_them(
         done = _continue(first, second, anne, count=3)
     assert (done.continued, [(one.run, one.reason) for one in done.left]) == (
         2,
-        [(runs[1], continue_runs.STAYS)],
+        [(runs[1], batch.STAYS)],
     )
     assert _continue(first, second, anne, count=1).continued == 1
     assert half_withdrawn() == ()
     given = {"agent": "desk", "before": first.fingerprint, "after": second.fingerprint}
     given |= {"reason": "It lends.", "actor": Actor(person="admin")}
     with _busy(runs[1]):
-        done = continue_runs.withdraw(**given)
+        done = batch.withdraw(**given)
         assert (done.opened, done.left) == (2, 1)
     assert [(one.by, one.busy_runs) for one in half_withdrawn()] == [("anne", 1)]
     page = shows(log_in(User.objects.get(username="admin")), "/version-changes/", "Withdraw again")
     has(page, "1 of its runs was busy and still continues")
-    done = continue_runs.withdraw(**given)
+    done = batch.withdraw(**given)
     assert (done.opened, done.left, half_withdrawn()) == (1, 0, ())
     assert second.go_on(*runs) == {"suspended"}
     assert VersionWithdrawal.objects.count() == 1
@@ -293,7 +293,7 @@ def test_a_withdrawal_reaches_the_decision_below_a_forged_row(releases: Any, ann
     add(VersionDecision(**given, by="anne"))
     VersionDecision.objects.create(**given, by="ada")
     assert [one.by for one in decided()] == ["anne"]
-    continue_runs.withdraw(**pair, reason="No.", actor=Actor(person="admin"))
+    batch.withdraw(**pair, reason="No.", actor=Actor(person="admin"))
     assert decided() == ()
 
 
@@ -333,7 +333,7 @@ def test_what_is_refused_decides_nothing(releases: Any, anne: Actor, cast: Cast)
     admin = Actor(person="admin")
     for other in ("\x00", "\ud800"):
         with pytest.raises(NotFound):
-            continue_runs.withdraw(agent="desk", before=other, after="b", reason="x", actor=admin)
+            batch.withdraw(agent="desk", before=other, after="b", reason="x", actor=admin)
     for actor, refusal in ((BEA, NotFound), (ADA, NotFound), (admin, Forbidden)):
         with pytest.raises(refusal):
             _continue(first, second, actor)

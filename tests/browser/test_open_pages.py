@@ -10,7 +10,7 @@ from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect
 
 from approvals.decisions import teamwork
-from approvals.decisions.undo import undo
+from approvals.decisions.decide import undo
 from approvals.governance import prompt_trials
 from approvals.models import Approval
 from approvals.rules.roles import Group

@@ -11,7 +11,7 @@ import pytest
 from django.utils import timezone
 from pytest_django import Settings
 
-from approvals.decisions import undo
+from approvals.decisions import decide
 from runtime.control import verification
 from runtime.store import pool
 from runtime.store.tables import used_approvals
@@ -161,7 +161,7 @@ def test_a_decision_that_was_taken_back_stays_so(
     run = target.start()
     approval = target.decide(run)
     before = rows_of(run)
-    undo.undo(approval_id=approval.id, actor=BEA)
+    decide.undo(approval_id=approval.id, actor=BEA)
     with unguarded() as own:
         if not audited:
             forget = "DELETE FROM approvals_auditentry WHERE run_id = %s AND act = 'undone'"

@@ -9,7 +9,7 @@ from approvals.notices import channels
 from approvals.notices.channels import ChannelChoice
 from approvals.notices.due import KINDS
 from approvals.outbox import messages
-from approvals.outbox.sender import Sender
+from approvals.outbox.messages import Sender
 
 
 def hears(

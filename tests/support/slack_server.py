@@ -21,7 +21,7 @@ from approvals import clock
 from approvals.models import OutboxMessage
 from approvals.notices import slack_posts
 from approvals.outbox import messages
-from approvals.outbox.sender import Sender
+from approvals.outbox.messages import Sender
 from approvals.rules.identity_providers import SlackApp
 from tests.web.aap.receivers import respond, serving
 

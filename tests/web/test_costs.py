@@ -14,7 +14,7 @@ import pytest
 from django.db.models import F
 from django.test import Client
 
-from approvals.decisions.undo import undo
+from approvals.decisions.decide import undo
 from approvals.models import Approval, DailyDecisions
 from approvals.reads import pending_ages
 from approvals.web.pages import overview

@@ -19,12 +19,12 @@ from django.test import Client, override_settings
 from standardwebhooks import Webhook
 
 from approvals import clock
-from approvals.decisions.undo import undo
+from approvals.decisions.decide import undo
 from approvals.governance import subscriptions
 from approvals.governance.subscriptions import EventType
 from approvals.models import Approval, OutboxMessage, Subscription
 from approvals.outbox import messages, webhook
-from approvals.outbox.sender import THREADS, Sender
+from approvals.outbox.messages import THREADS, Sender
 from approvals.port.adapter import ApprovalService
 from config.env.environment import ROOT
 from runtime.keyring import sealing

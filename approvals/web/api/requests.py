@@ -9,9 +9,8 @@ from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
 from approvals.decisions.decide import decide as record_decision
-from approvals.decisions.decide import resolve
+from approvals.decisions.decide import resolve, undo
 from approvals.decisions.extend import extend as extend_deadline
-from approvals.decisions.undo import undo
 from approvals.reads import approval_views, external_instances, filters, history, usual
 from approvals.reads.external_instances import ExternalClaim
 from approvals.requests import snapshot

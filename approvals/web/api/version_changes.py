@@ -7,7 +7,7 @@ from uuid import UUID
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from approvals.decisions import continue_runs as decide
+from approvals.decisions import batch
 from approvals.governance import version_changes
 from approvals.rights import principals
 from approvals.rights.access import AccessService
@@ -37,14 +37,14 @@ class VersionChangeOut(Schema):
     decided_at: datetime | None
 
 
-@fields_of(decide.Left, "run reason")
+@fields_of(batch.Left, "run reason")
 class LeftOutRun(Schema):
     """A run that still waits at its version gate, and why."""
 
     request: UUID
 
     @staticmethod
-    def resolve_request(run: decide.Left) -> UUID:
+    def resolve_request(run: batch.Left) -> UUID:
         """Return the id of the approval."""
         return run.approval_id
 
@@ -80,7 +80,7 @@ class WithdrawIn(Body):
     reason: Reason = ""
 
 
-@fields_of(decide.Withdrawn)
+@fields_of(batch.Withdrawn)
 class WithdrawnOut(Schema):
     """The number of runs that wait again, as their decision was not final yet.
 
@@ -110,10 +110,10 @@ def list_version_changes(request: Authenticated) -> list[VersionChangeOut]:
 
 
 @router.post("/version-changes", response=ContinuedOut)
-def continue_runs(request: Authenticated, body: ContinueIn) -> decide.Decided:
+def continue_runs(request: Authenticated, body: ContinueIn) -> batch.Decided:
     """Let all runs of a change continue, and those that reach it later. For admins who may decide at version gates."""
     AccessService().require(request.auth, Scope.ADMIN)
-    return decide.continue_all(
+    return batch.continue_all(
         agent=body.agent,
         before=body.before,
         after=body.after,
@@ -131,10 +131,10 @@ def list_version_decisions(request: Authenticated) -> tuple[version_changes.Pair
 
 
 @router.post("/version-decisions/withdraw", response=WithdrawnOut)
-def withdraw_version_decision(request: Authenticated, body: WithdrawIn) -> decide.Withdrawn:
+def withdraw_version_decision(request: Authenticated, body: WithdrawIn) -> batch.Withdrawn:
     """Withdraw the decision on a change. Runs that reach it later ask again. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    return decide.withdraw(
+    return batch.withdraw(
         agent=body.agent,
         before=body.before,
         after=body.after,

@@ -14,8 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 from approvals import clock
 from approvals.errors import PolicyBroken, PolicyRefused
 from approvals.governance import policies as policy_versions
-from approvals.governance.policies import PolicyVersion
-from approvals.governance.policy_simulation import DAYS, Simulation, simulate
+from approvals.governance.policies import SIMULATED_DAYS, PolicyVersion, Simulation, simulate
 from approvals.reads import policy_deciders
 from approvals.reads.policy_deciders import Deciders
 from approvals.rights import principals
@@ -267,7 +266,7 @@ def _page(
         "problem": problem,
         "broken": broken,
         "simulation": simulation,
-        "days": DAYS,
+        "days": SIMULATED_DAYS,
     }
     return render(request, "approvals/policies.html", context, status=status)
 

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.decisions import continue_runs as decide
+from approvals.decisions import batch
 from approvals.errors import NotFound
 from approvals.governance import version_changes as listing
 from approvals.rights import principals
@@ -35,7 +35,7 @@ def continue_runs(request: HttpRequest) -> HttpResponse:
     """Let all runs that wait for one change continue."""
     count = request.POST.get("count", "").strip()
     try:
-        decided = decide.continue_all(
+        decided = batch.continue_all(
             agent=request.POST.get("agent"),
             before=request.POST.get("before"),
             after=request.POST.get("after"),
@@ -63,7 +63,7 @@ def continue_runs(request: HttpRequest) -> HttpResponse:
 def withdraw_change(request: HttpRequest) -> HttpResponse:
     """Withdraw the decision on one change, so that later runs ask again."""
     try:
-        withdrawn = decide.withdraw(
+        withdrawn = batch.withdraw(
             agent=request.POST.get("agent"),
             before=request.POST.get("before"),
             after=request.POST.get("after"),

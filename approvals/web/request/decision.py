@@ -13,7 +13,7 @@ from approvals import clock
 from approvals.decisions import checks
 from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.decide import resolve
-from approvals.decisions.undo import undo as undo_decision
+from approvals.decisions.decide import undo as undo_decision
 from approvals.errors import (
     AlreadyCancelled,
     AlreadyDecided,

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db import DatabaseError, connection, transaction
 
 from approvals import clock
-from approvals.decisions.undo import undo
+from approvals.decisions.decide import undo
 from approvals.errors import TooLate
 from approvals.governance import allowance_changes, allowance_uses, allowances
 from approvals.models import Approval, ApprovalOutcome, AuditEntry

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from approvals.decisions.undo import undo
+from approvals.decisions.decide import undo
 from approvals.models import Approval, AuditEntry
 from approvals.requests import verification
 from approvals.signed import audit

@@ -20,7 +20,7 @@ from django.db import connection
 from pytest_django import Settings
 
 from approvals import clock
-from approvals.decisions import undo
+from approvals.decisions import decide
 from approvals.decisions.extend import extend
 from approvals.errors import ApprovalError, Expired
 from approvals.models import Approval, AuditEntry
@@ -75,7 +75,7 @@ ACTS: dict[str, Act] = {
     "cancel": _cancel,
     "expire": lambda approval: ApprovalService().expire(approval.gate),
     "extend": _extend,
-    "undo": lambda approval: undo.undo(approval_id=approval.id, actor=BEA),
+    "undo": lambda approval: decide.undo(approval_id=approval.id, actor=BEA),
     "settle": _settle,
 }
 CASES: list[Case] = [

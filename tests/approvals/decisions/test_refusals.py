@@ -6,8 +6,7 @@ from uuid import uuid4
 import pytest
 
 from approvals.decisions import batch, checks
-from approvals.decisions.decide import resolve
-from approvals.decisions.undo import undo
+from approvals.decisions.decide import resolve, undo
 from approvals.errors import NotFound
 from approvals.models import Approval, AuditEntry
 from approvals.signed import audit

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.utils import ProgrammingError
 
 from approvals import clock
-from approvals.decisions.undo import undo
+from approvals.decisions.decide import undo
 from approvals.errors import AlreadyVoted, NotFound
 from approvals.models import Absence, Approval, Vote
 from approvals.people import absences, accounts

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from approvals import clock
-from approvals.decisions.undo import undo
+from approvals.decisions.decide import undo
 from approvals.errors import ApprovalError
 from approvals.governance import allowance_changes
 from approvals.models import Approval

@@ -8,7 +8,7 @@ from threading import Barrier, Event
 import pytest
 
 from approvals import clock
-from approvals.decisions.undo import undo
+from approvals.decisions.decide import undo
 from approvals.errors import ApprovalError
 from approvals.models import Approval, AuditEntry, Vote
 from approvals.port.adapter import ApprovalService

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from approvals.decisions.undo import undo
+from approvals.decisions.decide import undo
 from approvals.errors import AlreadyDecided, AlreadyVoted, NotDecided, NotFound, TamperedWith
 from approvals.models import Approval, AuditEntry, Vote
 from approvals.people import accounts

@@ -15,7 +15,7 @@ from approvals import clock
 from approvals.decisions.open_requests import ResolvedRequests
 from approvals.models import OutboxMessage
 from approvals.outbox import messages
-from approvals.outbox.sender import Sender
+from approvals.outbox.messages import Sender
 from approvals.people.instance_webhooks import RESOLVED
 
 Answerer = Callable[[BaseHTTPRequestHandler, bytes], None]

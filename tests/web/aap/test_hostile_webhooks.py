@@ -24,8 +24,7 @@ from cryptography.x509.oid import NameOID
 from approvals import clock
 from approvals.models import OutboxMessage
 from approvals.outbox import messages, webhook
-from approvals.outbox.messages import AttemptResult, Content
-from approvals.outbox.sender import THREADS, Sender
+from approvals.outbox.messages import THREADS, AttemptResult, Content, Sender
 from approvals.outbox.webhook import InvalidUrl, Reply, check_url, post
 from tests.support.people import until
 from tests.support.threads import together

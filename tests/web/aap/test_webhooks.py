@@ -8,7 +8,7 @@ import pytest
 from django.test import override_settings
 
 from approvals import clock
-from approvals.decisions.undo import undo
+from approvals.decisions.decide import undo
 from approvals.governance.allowance_changes import arguments
 from approvals.models import Instance, InstanceWebhook, OutboxMessage
 from approvals.outbox import messages

@@ -8,7 +8,7 @@ from django.test import Client
 from approvals.models import NoticeChannel
 from approvals.notices import due, slack_posts
 from approvals.outbox import messages
-from approvals.outbox.sender import Sender
+from approvals.outbox.messages import Sender
 from tests.support.office import Office, reseal
 from tests.support.pages import has
 from tests.support.seeds import PASSWORD, Cast

@@ -7,7 +7,7 @@ import pytest
 from django.test import override_settings
 
 from approvals import clock
-from approvals.decisions.undo import undo
+from approvals.decisions.decide import undo
 from approvals.models import Approval
 from approvals.notices.slack_posts import post_request
 from approvals.port.adapter import ApprovalService
