@@ -81,8 +81,8 @@ def survey(modules: Iterable[str], folder: str = "") -> Survey:
             values = vars(module).values()
             if not any(isinstance(value, AgentSpec | Unusable) for value in values):
                 reading.add(f"it defines no agent{_hidden(module, reading)}", file)
-            own = tuple(value for value in values if isinstance(value, AgentSpec))
-            sources.append(AgentModule(module=name, file=file, agents=own))
+            members = tuple(value for value in values if isinstance(value, AgentSpec))
+            sources.append(AgentModule(module=name, file=file, agents=members))
         mistakes += [
             mistake
             for mistake in reading.mistakes

@@ -87,8 +87,8 @@ async def list_definitions(
     definitions = []
     for tool in listed:
         hints = tool.annotations.model_dump(by_alias=True) if tool.annotations else {}
-        told = {name: value for name, value in hints.items() if isinstance(value, bool)}
-        definitions.append((_definition(tool), told))
+        booleans = {name: value for name, value in hints.items() if isinstance(value, bool)}
+        definitions.append((_definition(tool), booleans))
     return definitions
 
 
