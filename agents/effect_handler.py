@@ -124,9 +124,40 @@ class AgentEffects:
         if tool == FINAL_ANSWER and (reason := _find_answer_problem(caller, args)):
             raise CallRejected(reason)
         if (spec := caller.tool(tool)) is not None:
-            return _tool_info(caller, spec, args)
+            unsealed = open_arguments(spec, args)
+            arguments = read_arguments(spec, unsealed)
+            call_info = CallInfo(
+                sentence=sentence_of(spec, unsealed), **_constant_info(caller, spec)
+            )
+            if not spec.is_judged:
+                return call_info
+            judged = conditions.judge(spec, arguments)
+            return replace(
+                call_info,
+                risk=judged.risk,
+                gated=caller.requires_approval(judged.risk, by_tool=judged.approval),
+                judged=True,
+                problem=plain(secrets.redact(spec, unsealed, judged.problem)),
+            )
         if (child := caller.subagent(tool)) is not None:
-            return _delegation_info(caller, child, args)
+            require_object(args)
+            try:
+                inputs.check(child.input_schema, args, root="arguments")
+                inputs.read(child.input, args, root="arguments")
+            except InvalidInput as exc:
+                raise CallRejected(plain(exc.all_of_it)) from exc
+            return CallInfo(
+                tool=child.name,
+                effect=EffectClass.IDEMPOTENT,
+                risk=Risk.LOW,
+                gated=caller.requires_approval(Risk.LOW, by_tool=False),
+                sentence=f"Hand over to {child.name}",
+                schema=child.input_schema,
+                schema_digest=sha256_of(child.input_schema),
+                deadline=DEFAULT_DEADLINE,
+                result_schema=child.output_schema or {"type": "string"},
+                delegate=child.name,
+            )
         names = ", ".join([*(t.name for t in caller.tools), *(a.name for a in caller.subagents)])
         raise CallRejected(plain(f"there is no tool named {tool}; there are: {names or 'none'}"))
 
@@ -286,22 +317,6 @@ def _over() -> None:
     """Do nothing: the call has ended."""
 
 
-def _tool_info(caller: AgentSpec, tool: ToolSpec, args: Any) -> CallInfo:
-    unsealed = open_arguments(tool, args)
-    arguments = read_arguments(tool, unsealed)
-    call_info = CallInfo(sentence=sentence_of(tool, unsealed), **_constant_info(caller, tool))
-    if not tool.is_judged:
-        return call_info
-    judged = conditions.judge(tool, arguments)
-    return replace(
-        call_info,
-        risk=judged.risk,
-        gated=caller.requires_approval(judged.risk, by_tool=judged.approval),
-        judged=True,
-        problem=plain(secrets.redact(tool, unsealed, judged.problem)),
-    )
-
-
 @lru_cache(1024)
 def _constant_info(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
     """Return the fields that all calls of this tool by this agent share; for a judged one the strictest."""
@@ -324,24 +339,3 @@ def _constant_info(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         "tells": tool.holds_text and tool is not caller.answer,
         "previews": tool.preview is not None or tool.precondition is not None,
     }
-
-
-def _delegation_info(caller: AgentSpec, child: AgentSpec, args: Any) -> CallInfo:
-    require_object(args)
-    try:
-        inputs.check(child.input_schema, args, root="arguments")
-        inputs.read(child.input, args, root="arguments")
-    except InvalidInput as exc:
-        raise CallRejected(plain(exc.all_of_it)) from exc
-    return CallInfo(
-        tool=child.name,
-        effect=EffectClass.IDEMPOTENT,
-        risk=Risk.LOW,
-        gated=caller.requires_approval(Risk.LOW, by_tool=False),
-        sentence=f"Hand over to {child.name}",
-        schema=child.input_schema,
-        schema_digest=sha256_of(child.input_schema),
-        deadline=DEFAULT_DEADLINE,
-        result_schema=child.output_schema or {"type": "string"},
-        delegate=child.name,
-    )

@@ -5,6 +5,7 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -175,7 +176,7 @@ def _not_done(exc: NotDone, text: str) -> ToolFailure:
     return ToolFailure(
         error=plain(text) or type(exc).__name__,
         retryable=True,
-        retry_after=_wait(exc.after),
+        retry_after=None if exc.after is None or not 0 <= exc.after < float("inf") else exc.after,
         cause=exc.cause,
     )
 
@@ -214,7 +215,12 @@ def _outcome(
         return plain(_mask(hidden, secrets.redact(tool, unsealed, text)))
 
     try:
-        result = _run(tool, arguments, request, context)
+        _require_precondition(tool, arguments, request)
+        before = [context] if tool.wants_context else []
+        # A transactional tool is rolled back if its result cannot be journaled.
+        is_transactional = EFFECT_CLASSES[tool.effect].commits_with_entry
+        with transaction.atomic() if is_transactional else nullcontext():
+            result = _result(tool, _call_function(tool, before, arguments, request.deadline))
         return replace(result, value=_mask(hidden, result.value)) if hidden else result
     except CredentialRefused:
         return None
@@ -253,18 +259,6 @@ def _cause_of(exc: BaseException) -> FailureCause:
             return FailureCause.TOOL
 
 
-def _run(
-    tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest, context: ToolContext
-) -> ToolResult:
-    """Run a tool and check its result. A transactional tool is rolled back if its result cannot be journaled."""
-    _require_precondition(tool, arguments, request)
-    before = [context] if tool.wants_context else []
-    if not EFFECT_CLASSES[tool.effect].commits_with_entry:
-        return _result(tool, _call_function(tool, before, arguments, request.deadline))
-    with transaction.atomic():
-        return _result(tool, _call_function(tool, before, arguments, request.deadline))
-
-
 def _require_precondition(tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest) -> None:
     """Raise ToolError or NotDone unless the precondition of the call holds: then the function is not called.
 
@@ -291,10 +285,6 @@ def _call_function(
     if not tool.is_async:
         return tool.function(*before, **arguments)
     return asyncio.run(asyncio.wait_for(tool.function(*before, **arguments), deadline))
-
-
-def _wait(seconds: float | None) -> float | None:
-    return None if seconds is None or not 0 <= seconds < float("inf") else seconds
 
 
 def _result(tool: ToolSpec, value: Any) -> ToolResult:

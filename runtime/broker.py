@@ -98,7 +98,9 @@ class DispatchThread:
             try:
                 send_all([hint for hint in hints if hint[1] != _KEEP])
                 for run in (run for run, name in hints if name == _KEEP):
-                    _keep(run)
+                    assert _own_queue is not None
+                    with _reached() as broker:
+                        note_keeper(broker, run, _own_queue)
             except Exception as exc:  # the sweeper sends them again
                 unsent = len(hints) - 1
                 log.warning("Run %s: hint not sent, nor %d more: %s", hints[0][0], unsent, exc)
@@ -235,7 +237,11 @@ def send_all(hints: Sequence[Message]) -> None:
             messages[queue_name].append(_message(run, queue_name))
     with _reached() as broker:
         for run in sticky:
-            _send_sticky(broker, run)
+            message = _message(run, RESUMED)
+            try:
+                send_sticky(broker, run, message, RESUMED)
+            except redis.ResponseError:  # a broker whose access rules forbid scripts
+                broker.lpush(RESUMED, message)
         for queue_name, texts in messages.items():
             broker.lpush(queue_name, *texts)
 
@@ -277,20 +283,6 @@ def _listen(queue_name: str, is_draining: Callable[[], bool]) -> None:
             note_listening(broker, queue_name)
         pause.wait(LISTEN_SECONDS)
     stop_listening()
-
-
-def _keep(run: UUID) -> None:
-    assert _own_queue is not None
-    with _reached() as broker:
-        note_keeper(broker, run, _own_queue)
-
-
-def _send_sticky(broker: "redis.Redis", run: UUID) -> None:
-    message = _message(run, RESUMED)
-    try:
-        send_sticky(broker, run, message, RESUMED)
-    except redis.ResponseError:  # a broker whose access rules forbid scripts
-        broker.lpush(RESUMED, message)
 
 
 def _message(run: UUID, queue_name: str, task_name: str = ADVANCE) -> str:

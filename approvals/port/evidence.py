@@ -163,7 +163,13 @@ class _Reader:
         if approval.first_expires_at is not None and purposes.DECISIONS in self._keys.keys:
             extensions.check(approval, self._keys.verify)
         if approval.allowance is not None:
-            self._read_allowed(approval)
+            # Whether it covers sealed arguments only the installation can tell.
+            is_sealed = sealing.looks_sealed(verification.arguments(approval))
+            if purposes.RIGHTS not in self._keys.keys or is_sealed:
+                self._count("unverified")
+            else:
+                verification.check_allowed(approval, self._keys.verify)
+                self._count("allowed")
         elif approval.status not in verification.SIGNED:
             return
         elif purposes.DECISIONS not in self._keys.keys:
@@ -171,15 +177,6 @@ class _Reader:
         else:
             self._statements[approval.gate] = self._statement(approval)
             self._count("decisions")
-
-    def _read_allowed(self, approval: Approval) -> None:
-        """Verify the signed allowance. Whether it covers sealed arguments only the installation can tell."""
-        is_sealed = sealing.looks_sealed(verification.arguments(approval))
-        if purposes.RIGHTS not in self._keys.keys or is_sealed:
-            self._count("unverified")
-            return
-        verification.check_allowed(approval, self._keys.verify)
-        self._count("allowed")
 
     def _statement(self, approval: Approval) -> Statement:
         statement = statements.read(approval, self._keys.verify)
@@ -228,7 +225,16 @@ class _Reader:
             if (use, verdict) != ((approval.allowance, approval.allowance_use), event.verdict):
                 raise NotConfirmed("its request names another allowance")
         elif not event.by or event.verdict is Verdict.EXPIRE:
-            _check_expired(approval, decision)
+            # The request expired, and an answer is the one that its policy names.
+            if approval.status != Approval.Status.EXPIRED or approval.kind not in BEFORE_CALL:
+                raise NotConfirmed(f"its request of kind {approval.kind} is {approval.status}")
+            demands = votes.demands(approval)
+            answer = None if demands is None else demands.answer
+            allowed = {Verdict.EXPIRE: None, Verdict.ANSWER: answer}
+            if decision.verdict not in allowed or decision.result != allowed[decision.verdict]:
+                raise NotConfirmed("it is not what follows from the expiry")
+            if decision.by or decision.reason != approval.reason:
+                raise NotConfirmed("it differs from the recorded expiry")
             self._count("expired")
         elif approval.status not in verification.SIGNED:
             raise NotConfirmed(f"its request is {approval.status}")
@@ -240,16 +246,3 @@ class _Reader:
 
     def _count(self, name: str, number: int = 1) -> None:
         self._counts[name] = self._counts.get(name, 0) + number
-
-
-def _check_expired(approval: Approval, decision: Decision) -> None:
-    """Raise NotConfirmed unless the request expired, and an answer is the one that its policy names."""
-    if approval.status != Approval.Status.EXPIRED or approval.kind not in BEFORE_CALL:
-        raise NotConfirmed(f"its request of kind {approval.kind} is {approval.status}")
-    demands = votes.demands(approval)
-    answer = None if demands is None else demands.answer
-    allowed = {Verdict.EXPIRE: None, Verdict.ANSWER: answer}
-    if decision.verdict not in allowed or decision.result != allowed[decision.verdict]:
-        raise NotConfirmed("it is not what follows from the expiry")
-    if decision.by or decision.reason != approval.reason:
-        raise NotConfirmed("it differs from the recorded expiry")

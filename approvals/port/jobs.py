@@ -60,22 +60,18 @@ def record_escalations(stop: Event) -> int:
             after, status=Approval.Status.PENDING, next_step=ESCALATE, next_at__lte=clock.now()
         )
         due = list(rows.order_by("next_at", "id").values_list("id", "run_id", "next_at")[:BATCH])
-        number += sum(_record_or_log(approval_id, run) for approval_id, run, _ in due)
+        for approval_id, run, _ in due:
+            try:
+                number += _record(approval_id, run)
+            except (OperationalError, InterfaceError):
+                raise
+            except Exception:  # of any kind: an error at one request stops no other
+                log.exception("Request %s does not escalate", approval_id)
         if len(due) < BATCH:
             break
         last, _, at = due[-1]
         after = Q(next_at__gt=at) | Q(next_at=at, id__gt=last)
     return number
-
-
-def _record_or_log(approval_id: UUID, run: UUID) -> bool:
-    try:
-        return _record(approval_id, run)
-    except (OperationalError, InterfaceError):
-        raise
-    except Exception:  # of any kind: an error at one request stops no other
-        log.exception("Request %s does not escalate", approval_id)
-        return False
 
 
 def _record(approval_id: UUID, run: UUID) -> bool:
@@ -165,7 +161,12 @@ class _Everyone:
             for deputy in self._deputies
             for absent in deputy.absent_at(end)
         ]
-        soon = [person.person for person in self._cooling if _ends_in_time(person, approval)]
+        deadline = approval.expires_at
+        soon = [
+            person.person
+            for person in self._cooling
+            if (until := person.cooling_until) and (deadline is None or until < deadline)
+        ]
         key = (
             approval.rule,
             approval.kind,
@@ -179,18 +180,15 @@ class _Everyone:
             tuple(away),
         )
         if key not in self._outlooks:
-            self._outlooks[key] = self._look(approval, votes, at)
+            rule = (approval.rule, approval.kind)
+            if rule not in self._relevant:
+                self._relevant[rule] = deciders.relevant(approval, self._people)
+            people = self._relevant[rule]
+            outlook = deciders.outlook(approval, people[:FEW], at, votes, self._deputies)
+            if not outlook.suffice and len(people) > FEW:
+                outlook = deciders.outlook(approval, people, at, votes, self._deputies)
+            self._outlooks[key] = outlook
         return self._outlooks[key]
-
-    def _look(self, approval: Approval, votes: dict[str, int], at: datetime) -> Outlook:
-        rule = (approval.rule, approval.kind)
-        if rule not in self._relevant:
-            self._relevant[rule] = deciders.relevant(approval, self._people)
-        people = self._relevant[rule]
-        outlook = deciders.outlook(approval, people[:FEW], at, votes, self._deputies)
-        if outlook.suffice or len(people) <= FEW:
-            return outlook
-        return deciders.outlook(approval, people, at, votes, self._deputies)
 
 
 def _mark_changed(rows: list[Approval], everyone: _Everyone) -> int:
@@ -209,11 +207,6 @@ def _mark_changed(rows: list[Approval], everyone: _Everyone) -> int:
         if outlook.suffice is (approval.undecidable_at is not None):
             changed += _mark(approval, outlook, at)
     return changed
-
-
-def _ends_in_time(person: Principal, approval: Approval) -> bool:
-    until = person.cooling_until
-    return until is not None and (approval.expires_at is None or until < approval.expires_at)
 
 
 def _mark(approval: Approval, outlook: Outlook, at: datetime) -> bool:

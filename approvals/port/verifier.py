@@ -133,7 +133,15 @@ def _decided(stored: _StoredApproval, decision: Decision) -> _Decided | None:
     """
     snapshot.check_digests(stored.approval)
     if not VERDICTS[decision.verdict].by_person or not decision.by:
-        _check_expired(stored, decision)
+        # An expiry is not signed: the clock proves it, and the demands named this consequence.
+        approval = stored.approval
+        if approval.status != Approval.Status.EXPIRED or approval.kind not in BEFORE_CALL:
+            raise NotConfirmed(f"the request of kind {approval.kind} is {approval.status}")
+        if approval.expires_at is None or approval.expires_at > stored.at:
+            raise NotConfirmed("the request has not expired")
+        snapshot.check_seal(approval)
+        if decision != verification.expiry_decision(approval) or decision.reason != approval.reason:
+            raise NotConfirmed("the decision differs from the recorded expiry")
         return None
     statement, counted = _read_statement(stored)
     for person in (statement.by, statement.absent):
@@ -225,18 +233,3 @@ def _check_edited(
         raise ApprovalVoid(
             f"the rule {demands.rule} demands more than {statement.by} for the edited call"
         )
-
-
-def _check_expired(stored: _StoredApproval, decision: Decision) -> None:
-    """Raise NotConfirmed unless the request expired, and its demands named this consequence.
-
-    An expiry is not signed: the clock proves it.
-    """
-    approval = stored.approval
-    if approval.status != Approval.Status.EXPIRED or approval.kind not in BEFORE_CALL:
-        raise NotConfirmed(f"the request of kind {approval.kind} is {approval.status}")
-    if approval.expires_at is None or approval.expires_at > stored.at:
-        raise NotConfirmed("the request has not expired")
-    snapshot.check_seal(approval)
-    if decision != verification.expiry_decision(approval) or decision.reason != approval.reason:
-        raise NotConfirmed("the decision differs from the recorded expiry")

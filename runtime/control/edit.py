@@ -44,7 +44,9 @@ def edit(
         raise InvalidInput(FIELD, "cannot be changed: the model gave no object of arguments")
     if not isinstance(new_args, dict):
         raise InvalidInput(FIELD, "must be a JSON object")
-    held_names, secret = sealing.held_args(tool, args), _secret(tool, schema, args)
+    held_names = sealing.held_args(tool, args)
+    # Those that are sealed, and missing ones by the mark of the schema.
+    secret = (sealing.secret_args(tool, args) - held_names) | json_schema.write_only(schema)
     changed = _with_secrets(secret, args, new_args)
     try:
         require_json(changed, FIELD)
@@ -79,12 +81,6 @@ def check_schema(
     public = {name: value for name, value in args.items() if name not in secret}
     for problem in json_schema.problems(_without(schema, secret), public, field):
         raise InvalidInput(problem.field, problem.detail)
-
-
-def _secret(tool: str, schema: Mapping[str, Any], args: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of secret arguments: those that are sealed, and missing ones by the mark of the schema."""
-    hidden = sealing.secret_args(tool, args) - sealing.held_args(tool, args)
-    return hidden | json_schema.write_only(schema)
 
 
 def _with_secrets(

@@ -77,7 +77,9 @@ def compare(connection: Connection, row: VerifiedRunRow) -> Iterator[Finding]:
         return
     try:
         archived = _archive(connection, row)
-        row = _with_payloads(row, archived)
+        if archived is not None:
+            payloads = {name: archived.row[name] for name in ("input", "output", "reason")}
+            row = replace(row, **payloads)
         replayed = replay(connection, row, archived)
     except ObjectStoreDown as exc:
         yield Finding(subject="archive", problem=str(exc))
@@ -113,12 +115,6 @@ def _archive(connection: Connection, row: VerifiedRunRow) -> Archive | None:
     if (row.input, row.output, row.reason) != ("null", None, None):
         raise Tampered("it says that it is archived, but its row has payloads")
     return archived_run
-
-
-def _with_payloads(row: VerifiedRunRow, archived_run: Archive | None) -> VerifiedRunRow:
-    if archived_run is None:
-        return row
-    return replace(row, **{name: archived_run.row[name] for name in ("input", "output", "reason")})
 
 
 def _removed_findings(
@@ -229,23 +225,19 @@ def _wait_findings(
         for signal in _signals(connection, row.id)
         if isinstance(signal, EventSignal) and signal.used_at is None
     }
-    awaited = _awaited(replayed.now)
+    awaited = {
+        (wait.frame, str(wait.call))
+        for wait in replayed.now.all_waiting()
+        if replayed.now.phase is Phase.STARTED
+        and (terms := replayed.now.call(wait.frame, str(wait.call)).terms)
+        and terms.waits != "time"
+    }
     for frame, call in sorted(stored - (awaited - came)):
         yield Finding(subject=f"wait {frame}/{call}", problem="it is not in the journal")
     for frame, call in sorted(awaited - came - stored):
         yield Finding(
             subject=f"wait {frame}/{call}", problem="the journal has it, but it has no row"
         )
-
-
-def _awaited(now: Continuation) -> set[tuple[str, str]]:
-    if now.phase is not Phase.STARTED:
-        return set()
-    return {
-        (wait.frame, str(wait.call))
-        for wait in now.all_waiting()
-        if (terms := now.call(wait.frame, str(wait.call)).terms) and terms.waits != "time"
-    }
 
 
 def _origin_findings(

@@ -231,12 +231,6 @@ def _value(now: Continuation, change: ForkChange, old: Any, new_value: Any) -> A
         return _result(schemas, old, new_value)
     if schemas is None:
         raise InvalidInput(VALUE, "cannot be checked: no worker has published this tool")
-    return _arguments(now, change, schemas, old, new_value)
-
-
-def _arguments(
-    now: Continuation, change: ForkChange, schemas: ToolSchemas, old: Any, new_value: Any
-) -> Any:
     tool = now.call(change.frame, change.call).tool
     try:
         edited = edit(

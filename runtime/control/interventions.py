@@ -63,8 +63,17 @@ def cancel_for(*, run: UUID, reason: str, actor: Actor) -> None:
         is_asked = signals.last_of(connection, run, signals.CANCEL) is not None
         if status != RunStatus.CANCELLING and not is_asked:
             if status == RunStatus.QUARANTINED:
-                _release(connection, run, actor, reason)
-            _cancel(connection, run, actor, reason)
+                try:  # so that a worker can end it
+                    make_due(connection, run, actor=actor, reason=reason)
+                except (Tampered, KeyMissing, NewerSchema) as exc:
+                    raise RunEnded(RunStatus.QUARANTINED) from exc
+            runs.notify_signal(connection, run)
+            # A decision that could still be undone starts nothing any more.
+            withdrawn = signals.withdraw(connection, run)
+            gates.close_decided(connection, withdrawn)
+            closed = [*withdrawn, *gates.close_open(connection, run)]
+            wiring.approvals().close(run=run, gates=closed, actor=actor, reason=reason)
+            signals.send_cancel(connection, run=run, by=actor.person, reason=reason)
             notify(run, inbox=True)
 
 
@@ -124,7 +133,32 @@ def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
         "reason", reason, MAX_REASON, required="is required to retry a run"
     )
     with atomic() as connection:
-        _reopen(connection, run, Retried(by=actor.person, reason=reason_text))
+        row = runs.locked_row(connection, run)
+        if row.archived:
+            raise RunArchived
+        if row.status != RunStatus.FAILED or row.erased:
+            raise NotFailed("removed" if row.erased else row.status)
+        base = continuations.load_base(connection, run)
+        mark, entries = journal.read(connection, run)
+        now = journal.replayed(
+            base or initial(run), mark, entries, position=row.position, head=row.head
+        )
+        blobs.check(connection, blob_refs(now))
+        event = Retried(by=actor.person, reason=reason_text)
+        entry = Entry(at=pool.now(connection), events=(event,))
+        sealed = journal.sign(run, now.position + 1, now.head, entry)
+        now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
+        journal.append_first(connection, sealed)
+        signals.delete_cancels(connection, run)
+        if base is not None:  # its journal may lose the entries up to the base
+            continuations.store(connection, now)
+        runs.reopen(
+            connection,
+            run,
+            status=status_of(now, leased=False),
+            head=sealed.seal.mac,
+            base=0 if base is None else now.position,
+        )
         join(connection, run, actor)
         _audit(run, actor, "retried", reason_text)
         notify(run, inbox=True)
@@ -163,71 +197,21 @@ def lift_hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     return access.readable(run, actor)
 
 
-def _cancel(connection: Connection, run: UUID, actor: Actor, reason: str) -> None:
-    runs.notify_signal(connection, run)
-    # A decision that could still be undone starts nothing any more.
-    withdrawn = signals.withdraw(connection, run)
-    gates.close_decided(connection, withdrawn)
-    closed = [*withdrawn, *gates.close_open(connection, run)]
-    wiring.approvals().close(run=run, gates=closed, actor=actor, reason=reason)
-    signals.send_cancel(connection, run=run, by=actor.person, reason=reason)
-
-
-def _release(connection: Connection, run: UUID, actor: Actor, reason: str) -> None:
-    """Release the run from quarantine, so that a worker can end it. Raise RunEnded if the run does not verify."""
-    try:
-        make_due(connection, run, actor=actor, reason=reason)
-    except (Tampered, KeyMissing, NewerSchema) as exc:
-        raise RunEnded(RunStatus.QUARANTINED) from exc
-
-
 def _switch(run: UUID, reason: object, actor: Actor, *, pauses: bool) -> RunDetail:
     access.controllable(run, actor, "pause" if pauses else "resume")
     reason_text = access.validate_text("reason", reason, MAX_REASON)
     send = signals.send_pause if pauses else signals.send_resume
     with atomic() as connection:
-        if _is_paused(connection, run) is not pauses:
+        is_paused = lock_open(connection, run) == RunStatus.PAUSED
+        last_signal = signals.last_of(connection, run, signals.PAUSE, signals.RESUME)
+        if last_signal is not None:  # which the run is still to receive
+            is_paused = last_signal == signals.PAUSE
+        if is_paused is not pauses:
             runs.notify_signal(connection, run)
             send(connection, run=run, by=actor.person, reason=reason_text)
             _audit(run, actor, "paused" if pauses else "resumed", reason_text)
             notify(run)
     return access.readable(run, actor)
-
-
-def _is_paused(connection: Connection, run: UUID) -> bool:
-    """Return whether the run is paused once its signals are received. Locks the run's row. Raise RunEnded."""
-    status = lock_open(connection, run)
-    last_signal = signals.last_of(connection, run, signals.PAUSE, signals.RESUME)
-    return status == RunStatus.PAUSED if last_signal is None else last_signal == signals.PAUSE
-
-
-def _reopen(connection: Connection, run: UUID, event: Retried) -> None:
-    """Verify the run, append the event to its journal, and make its row due."""
-    row = runs.locked_row(connection, run)
-    if row.archived:
-        raise RunArchived
-    if row.status != RunStatus.FAILED or row.erased:
-        raise NotFailed("removed" if row.erased else row.status)
-    base = continuations.load_base(connection, run)
-    mark, entries = journal.read(connection, run)
-    now = journal.replayed(
-        base or initial(run), mark, entries, position=row.position, head=row.head
-    )
-    blobs.check(connection, blob_refs(now))
-    entry = Entry(at=pool.now(connection), events=(event,))
-    sealed = journal.sign(run, now.position + 1, now.head, entry)
-    now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
-    journal.append_first(connection, sealed)
-    signals.delete_cancels(connection, run)
-    if base is not None:  # its journal may lose the entries up to the base
-        continuations.store(connection, now)
-    runs.reopen(
-        connection,
-        run,
-        status=status_of(now, leased=False),
-        head=sealed.seal.mac,
-        base=0 if base is None else now.position,
-    )
 
 
 def _audit(run: UUID, actor: Actor, act: str, reason: str) -> None:

@@ -27,20 +27,23 @@ def engage(*, agent: object, reason: object, actor: Actor | None) -> KillSwitchR
     Raise, in this order: Forbidden; UnknownAgent; InvalidInput naming `reason`; SwitchAlreadyEngaged.
     """
     _require_admin(actor)
-    name = _require_agent(agent)
+    if not isinstance(agent, str):
+        raise UnknownAgent("an agent has a name")
+    if agent != EVERY_AGENT and not wiring.catalogue().knows(agent):
+        raise UnknownAgent(f"there is no agent named {agent}")
     text = reason if isinstance(reason, str) else ""
     reason_text = access.validate_text(
         "reason", text, MAX_REASON, required="is required to stop agents"
     )
     with atomic() as connection:
         kill_switch = kill_switches.engage(
-            connection, {"agent": name, "reason": reason_text, **_who(actor)}
+            connection, {"agent": agent, "reason": reason_text, **_who(actor)}
         )
     if kill_switch is None:
         raise SwitchAlreadyEngaged
     log.warning(
         "Kill switch of %s: engaged by %s: %s",
-        name or "all agents",
+        agent or "all agents",
         _describe_actor(actor),
         reason_text,
     )
@@ -76,14 +79,6 @@ def active() -> list[KillSwitchRow]:
 def _require_admin(actor: Actor | None) -> None:
     if actor is not None:
         wiring.access().require(actor, SCOPE)
-
-
-def _require_agent(agent: object) -> str:
-    if not isinstance(agent, str):
-        raise UnknownAgent("an agent has a name")
-    if agent != EVERY_AGENT and not wiring.catalogue().knows(agent):
-        raise UnknownAgent(f"there is no agent named {agent}")
-    return agent
 
 
 def _who(actor: Actor | None) -> dict[str, str | None]:

@@ -42,7 +42,6 @@ from runtime.reads.runs import RunDetail
 from runtime.store import archived_runs, gates, pool, runs
 from runtime.store.archived_runs import Archive
 from runtime.store.pool import Connection
-from runtime.store.runs import LockedRow
 from runtime.store.tables import blobs, continuations, journal, pruning, signals, waits
 from runtime.store.tables.pruning import PruneMark
 
@@ -64,7 +63,21 @@ def export_run(*, run: UUID, actor: Actor) -> str:
         if row.archived:
             raise RunArchived
         if row.status != RunStatus.EXPORTED:
-            closed = _end(connection, run, row, Exported(by=actor.person))
+            if row.ended:
+                raise RunEnded(row.status)
+            is_at_rest = row.owner is None and row.status in _AT_REST
+            if not is_at_rest or signals.waiting(connection, run):
+                raise NotAtRest
+            now, _, _ = _history(connection, run)
+            if (now.position, now.head) != (row.position, row.head):
+                raise Tampered("the journal does not end where the run does")
+            entry = Entry(at=pool.now(connection), events=(Exported(by=actor.person),))
+            sealed = journal.sign(run, now.position + 1, now.head, entry)
+            journal.append_first(connection, sealed)
+            runs.end(connection, run, status=RunStatus.EXPORTED, head=sealed.seal.mac)
+            continuations.drop(connection, run)
+            waits.close_all(connection, run)
+            closed = gates.close_open(connection, run)
             reason = f"{actor.person} exported the run."
             approvals.close(run=run, gates=closed, actor=None, reason=reason)
             notify(run, inbox=True, hint=False)
@@ -129,24 +142,6 @@ def restore_file(*, data: bytes, reason: object, actor: Actor) -> UUID:
     except Tampered as exc:
         raise NotImportable(str(exc)) from exc
     return archived_run.run
-
-
-def _end(connection: Connection, run: UUID, row: LockedRow, event: Exported) -> list[UUID]:
-    """End a run that no worker has and that has no signals. Return the gates that this closed."""
-    if row.ended:
-        raise RunEnded(row.status)
-    if row.owner is not None or row.status not in _AT_REST or signals.waiting(connection, run):
-        raise NotAtRest
-    now, _, _ = _history(connection, run)
-    if (now.position, now.head) != (row.position, row.head):
-        raise Tampered("the journal does not end where the run does")
-    entry = Entry(at=pool.now(connection), events=(event,))
-    sealed = journal.sign(run, now.position + 1, now.head, entry)
-    journal.append_first(connection, sealed)
-    runs.end(connection, run, status=RunStatus.EXPORTED, head=sealed.seal.mac)
-    continuations.drop(connection, run)
-    waits.close_all(connection, run)
-    return gates.close_open(connection, run)
 
 
 def _build_file(connection: Connection, run: UUID) -> str:

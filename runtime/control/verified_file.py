@@ -67,7 +67,16 @@ def verify(data: bytes, keys: Iterable[bytes], run: UUID | None = None) -> Verif
         manifest, now = export_file.check_archived(file)
         record = json.loads(file.record)
         _check_row(record["row"], record["seals"], file, now)
-        decided, elsewhere = _decided(file)
+        # The decisions of this installation, and the number of those before an import.
+        decided: list[GateDecided] = []
+        elsewhere = 0
+        for body in file.entries:
+            for event in codec.decode_entry(body).events:
+                match event:
+                    case GateDecided():
+                        decided.append(event)
+                    case Imported():
+                        elsewhere, decided = len(decided), []
         removed_to = tuple(
             RemovedFile(first=int(first), last=int(last), key=str(key), digest=str(digest))
             for first, last, key, digest in record.get("removed", [])
@@ -88,7 +97,7 @@ def verify(data: bytes, keys: Iterable[bytes], run: UUID | None = None) -> Verif
         removed_to=removed_to,
         start=beginning.state if beginning else None,
         contents=file.contents,
-        decided=decided,
+        decided=tuple(decided),
         elsewhere=elsewhere,
         approvals=approvals,
     )
@@ -150,20 +159,6 @@ def _check_row(
             raise Tampered(f"its row has another {name} than its journal")
     if len(seals) != len(file.entries):
         raise Tampered(f"it has {len(seals)} MACs for {len(file.entries)} entries")
-
-
-def _decided(file: ExportFile) -> tuple[tuple[GateDecided, ...], int]:
-    """Return the decisions that this installation recorded, and the number of those before an import."""
-    here: list[GateDecided] = []
-    elsewhere = 0
-    for body in file.entries:
-        for event in codec.decode_entry(body).events:
-            match event:
-                case GateDecided():
-                    here.append(event)
-                case Imported():
-                    elsewhere, here = len(here), []
-    return tuple(here), elsewhere
 
 
 def _rows(run: UUID, file: RemovedFile, data: bytes, keys: Sequence[bytes]) -> list[EntryRow]:

@@ -44,14 +44,23 @@ class RunContents:
         outside = [blob for blob in blobs if blob.outside]
         while outside:
             try:
-                self._write(outside)
+                keys = self._reserve(outside)
+                for blob in outside:
+                    key = keys.get(blob.digest)
+                    if key is not None and key not in self._written:
+                        objects.put(key, blob)
+                        self._written.add(key)
                 break
             except ObjectStoreDown as exc:
                 log.warning("Run %s: its step waits: %s", self.pauses.claimed.claim.run, exc)
                 if not waits or self._yielding.drains:
                     return tuple(replace(blob, outside=False) for blob in blobs)
                 reason = plain(str(exc))
-            self._wait(reason)
+            claim = self.pauses.claimed.claim
+            with suppress(psycopg.Error), pool.pooled() as connection:
+                leases.await_store(connection, claim, reason)
+            broker.notify_run(claim.run, inbox=False)
+            self.pauses.pause(RETRY_SECONDS)
         return blobs
 
     @retried
@@ -66,23 +75,7 @@ class RunContents:
         with pool.pooled() as connection:
             return stored_blobs.remembered(connection, [text.digest for text in memory])
 
-    def _write(self, blobs: Sequence[Blob]) -> None:
-        keys = self._reserve(blobs)
-        for blob in blobs:
-            key = keys.get(blob.digest)
-            if key is not None and key not in self._written:
-                objects.put(key, blob)
-                self._written.add(key)
-
     @retried
     def _reserve(self, blobs: Sequence[Blob]) -> dict[str, str]:
         with pool.pooled() as connection:
             return objects.reserve(connection, blobs)
-
-    def _wait(self, reason: str) -> None:
-        """Show the wait, and pause."""
-        claim = self.pauses.claimed.claim
-        with suppress(psycopg.Error), pool.pooled() as connection:
-            leases.await_store(connection, claim, reason)
-        broker.notify_run(claim.run, inbox=False)
-        self.pauses.pause(RETRY_SECONDS)

@@ -56,7 +56,12 @@ def next_group(waiting: Sequence[Suspect], free: int) -> Sequence[Suspect]:
     `free` is how many more processes can be started now. They share the runs that lost as many groups as the first.
     While more runs become suspected none is tried, for three seconds at most: the first ones would take all processes.
     """
-    if not waiting or (_are_gathering(waiting) and waiting[0].waits < 3 * GATHER_SECONDS):
+    if not waiting:
+        return ()
+    is_gathering = any(
+        suspect.losses == 0 and suspect.waits < GATHER_SECONDS for suspect in waiting
+    )
+    if is_gathering and waiting[0].waits < 3 * GATHER_SECONDS:
         return ()
     lost = waiting[0].losses
     alike = [suspect for suspect in waiting if suspect.losses == lost]
@@ -128,7 +133,17 @@ class SuspectTrials:
             if trial.process.poll() is None:
                 trial.look()
             else:
-                self._remove(connection, trial)
+                had_lease = workers.end_lease(connection, trial.worker)
+                self._trials.remove(trial)
+                trial.forget()
+                code = trial.process.returncode
+                if code and not had_lease:
+                    self._paused_until = time.monotonic() + FAILED_SECONDS
+                if code or trial.runs:
+                    runs = ", ".join(map(str, trial.runs))
+                    log.critical(
+                        "Process %s ended with %s and these runs: %s", trial.process.pid, code, runs
+                    )
         while (free := self._free()) > 0:
             tried = [run for trial in self._trials for run in trial.runs]
             group = next_group(leases.waiting_suspects(connection, but=tried), free)
@@ -183,19 +198,6 @@ class SuspectTrials:
         self._trials.append(trial)
         return trial
 
-    def _remove(self, connection: Connection, trial: SuspectTrial) -> None:
-        had_lease = workers.end_lease(connection, trial.worker)
-        self._trials.remove(trial)
-        trial.forget()
-        code = trial.process.returncode
-        if code and not had_lease:
-            self._paused_until = time.monotonic() + FAILED_SECONDS
-        if code or trial.runs:
-            runs = ", ".join(map(str, trial.runs))
-            log.critical(
-                "Process %s ended with %s and these runs: %s", trial.process.pid, code, runs
-            )
-
 
 def run(stop: threading.Event, trials: SuspectTrials) -> None:
     """Try suspected runs until `stop`; reconnect whenever Postgres was unreachable."""
@@ -208,7 +210,3 @@ def run(stop: threading.Event, trials: SuspectTrials) -> None:
             log.warning("Suspected runs wait, Postgres is unreachable: %s", exc)
             stop.wait(LOOK_SECONDS)
     trials.stop()
-
-
-def _are_gathering(waiting: Sequence[Suspect]) -> bool:
-    return any(suspect.losses == 0 and suspect.waits < GATHER_SECONDS for suspect in waiting)

@@ -198,7 +198,12 @@ class Heartbeat:
         connection: pool.Connection | None = None
         while not self._stop.wait(min(BEAT_SECONDS, leases.lease_seconds() / 4)):
             if self.draining.is_over():
-                self._force_release()
+                with self._lock:
+                    claimed_runs = list(self._claimed.values())
+                for claimed in claimed_runs:
+                    if self.draining.is_over(RELEASE_GRACE_SECONDS):
+                        claimed.lost.set()
+                    claimed.wake()
             try:
                 if connection is None or connection.closed:
                     connection = pool.open_own()
@@ -210,15 +215,6 @@ class Heartbeat:
                     connection.close()
         if connection is not None:
             connection.close()
-
-    def _force_release(self) -> None:
-        """Wake every runner. After a grace, have those that could not release their run stop."""
-        with self._lock:
-            claimed_runs = list(self._claimed.values())
-        for claimed in claimed_runs:
-            if self.draining.is_over(RELEASE_GRACE_SECONDS):
-                claimed.lost.set()
-            claimed.wake()
 
     def _beat(self, connection: pool.Connection) -> None:
         with self._lock:

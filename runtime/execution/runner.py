@@ -451,28 +451,24 @@ class Runner:
                 unreadable.append(exc)
                 continue
             self._work.ready.remove(work)
-            self._context.effect_pool.launch(self._run_effect(request))
+            effect = RunningEffect(
+                request=request, submit=self._submit, worker=self._claimed.claim.worker
+            )
+            if isinstance(request, ToolRequest):
+                call = self._writer.now.call(request.frame, request.call)
+                effect.started_at = call.started_at
+                if call.gate is not None:  # after the intent is committed, before the call starts
+                    used_approvals.record(
+                        used_approvals.spent_line(request.run, (call.gate, request.attempt))
+                    )
+            elif isinstance(request, PreviewRequest):
+                approved_preview = self._writer.now.call(request.frame, request.call).shown
+                effect.keeps_slot = approved_preview is not None
+            elif request.inquiry is None and not request.summary:
+                effect.keep = self._replies.keep(effect, request, self._writer.now)
+            self._work.running.add(effect)
+            self._context.effect_pool.launch(effect)
         self._work.await_contents(unreadable)
-
-    def _run_effect(self, request: EffectRequest) -> RunningEffect:
-        """Record an effect as running, and the approval that it uses as spent."""
-        effect = RunningEffect(
-            request=request, submit=self._submit, worker=self._claimed.claim.worker
-        )
-        if isinstance(request, ToolRequest):
-            call = self._writer.now.call(request.frame, request.call)
-            effect.started_at = call.started_at
-            if call.gate is not None:  # after the intent is committed, before the call starts
-                used_approvals.record(
-                    used_approvals.spent_line(request.run, (call.gate, request.attempt))
-                )
-        elif isinstance(request, PreviewRequest):
-            approved_preview = self._writer.now.call(request.frame, request.call).shown
-            effect.keeps_slot = approved_preview is not None
-        elif request.inquiry is None and not request.summary:
-            effect.keep = self._replies.keep(effect, request, self._writer.now)
-        self._work.running.add(effect)
-        return effect
 
     def _commit_results(self) -> None:
         """Commit each transactional result on its own, in its tool's transaction, before anything else."""

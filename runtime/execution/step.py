@@ -36,7 +36,6 @@ from runtime.core.run.planning import (
     plan,
 )
 from runtime.core.run.reducer import evolve
-from runtime.core.values.enums import Decision
 from runtime.core.values.errors import IllegalTransition
 from runtime.core.values.limits import plain
 from runtime.core.values.verdicts import VERDICTS
@@ -161,7 +160,9 @@ class StepBuilder:
             return
         match signal:
             case GateDecidedSignal():
-                self._consume_decision(signal)
+                for pending in self.now.pending:
+                    if pending.gate == signal.gate:
+                        self._consume_decision(pending, signal)
             case CancelSignal():
                 self.cancel(by=signal.by, reason=signal.reason)
             case PauseSignal():
@@ -416,28 +417,21 @@ class StepBuilder:
     def _close_gate(self, gate: Pending, reason: str) -> None:
         self.add(GateClosed(gate=gate.gate, frame=gate.frame, call=gate.call, reason=reason))
 
-    def _consume_decision(self, signal: GateDecidedSignal) -> None:
-        for pending in self.now.pending:
-            if pending.gate == signal.gate:
-                fails = self._checks.receive(signal, pending.expires_at)
-                rule = VERDICTS[signal.decision.verdict]
-                goes_on = rule.carries == "grant"
-                change = approve_change(self.now, pending, self._handler) if goes_on else None
-                self.add(decide_gate(self.now, pending, signal))
-                self._refuse_edit(pending, signal.decision)
-                if change is not None:
-                    self._change_agent(pending.frame, change)
-                granted = read_grant(self.now, pending, signal.decision)
-                if granted is not None:
-                    self.add(granted)
-                if fails or rule.ends_run:
-                    self.cancel(by=signal.decision.by, reason=signal.decision.reason)
-
-    def _refuse_edit(self, gate: Pending, decision: Decision) -> None:
-        """Refuse an edited call that equals a denied call or another call of the same turn."""
-        if decision.edit is None:
-            return
-        digest = decision.edit.digest
-        reason = denied_before(self.now, digest) or repeats(self.now, gate, digest)
-        if reason is not None:
-            self.add(CallRefused(frame=gate.frame, call=gate.call, reason=plain(reason)))
+    def _consume_decision(self, gate: Pending, signal: GateDecidedSignal) -> None:
+        decision = signal.decision
+        rule = VERDICTS[decision.verdict]
+        fails = self._checks.receive(signal, gate.expires_at)
+        change = approve_change(self.now, gate, self._handler) if rule.carries == "grant" else None
+        self.add(decide_gate(self.now, gate, signal))
+        if decision.edit is not None:  # it may equal a denied call or another one of the same turn
+            digest = decision.edit.digest
+            reason = denied_before(self.now, digest) or repeats(self.now, gate, digest)
+            if reason is not None:
+                self.add(CallRefused(frame=gate.frame, call=gate.call, reason=plain(reason)))
+        if change is not None:
+            self._change_agent(gate.frame, change)
+        granted = read_grant(self.now, gate, decision)
+        if granted is not None:
+            self.add(granted)
+        if fails or rule.ends_run:
+            self.cancel(by=decision.by, reason=decision.reason)

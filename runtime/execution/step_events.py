@@ -254,7 +254,19 @@ def open_limit_gate(
     reason = (
         reason[0].upper() + reason[1:] if frame == ROOT and reached[0].frame is None else reason
     )
-    args = {"limits": [_describe_limit(now, exhausted) for exhausted in reached]}
+    args = {
+        "limits": [
+            {
+                "of": _name_owner(now, exhausted),
+                "limit": name_of(exhausted.limit),
+                "used": "unknown"
+                if exhausted.used is None
+                else to_text(exhausted.limit, exhausted.used),
+                "allowed": to_text(exhausted.limit, exhausted.allowed),
+            }
+            for exhausted in reached
+        ]
+    }
     gate = open_frame_gate(now, frame, GateKind.LIMIT, reason=reason, args=args, at=at)
     assert gate.gate is not None
     exceeded = tuple(
@@ -317,12 +329,3 @@ def _read_time(text: object, field: str, at: datetime) -> datetime:
 
 def _name_owner(now: Continuation, exhausted: ExhaustedLimit) -> str:
     return "the run" if exhausted.frame is None else now.frame(exhausted.frame).agent
-
-
-def _describe_limit(now: Continuation, exhausted: ExhaustedLimit) -> dict[str, Any]:
-    return {
-        "of": _name_owner(now, exhausted),
-        "limit": name_of(exhausted.limit),
-        "used": "unknown" if exhausted.used is None else to_text(exhausted.limit, exhausted.used),
-        "allowed": to_text(exhausted.limit, exhausted.allowed),
-    }

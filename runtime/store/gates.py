@@ -58,7 +58,19 @@ def step_parameters(
 ) -> dict[str, object]:
     """Return the parameters of the parts."""
     return {
-        "g_opened": json.dumps([_row_of(pending) for pending in opening]),
+        "g_opened": json.dumps(
+            [
+                {
+                    "id": str(pending.gate),
+                    "kind": str(pending.kind),
+                    "frame": pending.frame,
+                    "call": pending.call,
+                    "tool": pending.path[-1] if pending.call else "",
+                    "path": pending.path,
+                }
+                for pending in opening
+            ]
+        ),
         "g_settled": list(settled),
         "g_closed": list(closed),
     }
@@ -139,17 +151,6 @@ def settle(
     assert row is not None  # a SELECT without FROM has one row
     run: UUID = row[0]
     return run
-
-
-def _row_of(pending: Pending) -> dict[str, object]:
-    return {
-        "id": str(pending.gate),
-        "kind": str(pending.kind),
-        "frame": pending.frame,
-        "call": pending.call,
-        "tool": pending.path[-1] if pending.call else "",
-        "path": pending.path,
-    }
 
 
 @cache

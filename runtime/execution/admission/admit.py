@@ -123,25 +123,28 @@ class Admission:
             return self._ask(now, frame, proposed, info, terms)
         if changed or self.approvals.judge(info, facts_of(now, frame, proposed)).gated:
             result = self._ask(now, frame, proposed, info, terms)
-            return result if changed else self._allow(result, uses)
+            if changed or isinstance(result, PreviewCall):
+                return result
+            passed = earlier.passed_by_allowance(self.approvals, result, uses)
+            if passed.allowed is not None and passed.snapshot is not None:
+                self.approved[passed.snapshot.gate] = VerifiedApproval(by=passed.allowed.use.by)
+            return passed
         return AdmissionResult(event=CallAdmitted(frame=frame, call=call, terms=terms))
 
     def foresee(self, now: Continuation, frame: str, call: str) -> Foreseen:
         """Say what `check` would do with a proposed call, without a preview and without opening a gate."""
         try:
-            return self._foresee(now, frame, now.call(frame, call))
+            proposed = now.call(frame, call)
+            info, terms = self._considered(now, frame, proposed)
+            asks = info.question or self._is_changed(now, frame, proposed, terms)
+            ruling = self.approvals.judge(info, facts_of(now, frame, proposed))
+            return Foreseen(asks=asks or ruling.gated, effect=terms.effect)
         except (CallRejected, NotJson) as exc:
             return Foreseen(refused=plain(str(exc)))
         except _OURS:
             raise
         except Exception as exc:
             return Foreseen(failure=type(exc).__name__)
-
-    def _foresee(self, now: Continuation, frame: str, call: Call) -> Foreseen:
-        info, terms = self._considered(now, frame, call)
-        asks = info.question or self._is_changed(now, frame, call, terms)
-        ruling = self.approvals.judge(info, facts_of(now, frame, call))
-        return Foreseen(asks=asks or ruling.gated, effect=terms.effect)
 
     def _considered(
         self, now: Continuation, frame: str, call: Call
@@ -289,7 +292,19 @@ class Admission:
         started = now.call(frame, call)
         assert started.terms is not None  # a call is checked before it is started
         assert started.started_at is not None
-        info = replace(self._info_of_started(now, frame, started), effect=started.terms.effect)
+        try:
+            info = replace(self._describe(now, frame, started), effect=started.terms.effect)
+        except (CallRejected, NotJson):  # it could not be made today
+            info = CallInfo(
+                tool=started.tool,
+                effect=started.terms.effect,
+                risk=Risk.HIGH,
+                gated=True,
+                sentence=f"Call {started.tool}, which this version cannot make any more",
+                schema={},
+                schema_digest=sha256_of({}),
+                deadline=started.terms.deadline,
+            )
         event = GateOpened(
             gate=gate_id(self.clock()),
             kind=GateKind.IN_DOUBT,
@@ -303,23 +318,6 @@ class Admission:
             snapshot(now, event, started, info), not_before=started.started_at + wait
         )
         return AdmissionResult(event=event, snapshot=review_snapshot)
-
-    def _info_of_started(self, now: Continuation, frame: str, call: Call) -> CallInfo:
-        """Describe a started call by the present code, even if it could not be made today."""
-        assert call.terms is not None
-        try:
-            return self._describe(now, frame, call)
-        except (CallRejected, NotJson):
-            return CallInfo(
-                tool=call.tool,
-                effect=call.terms.effect,
-                risk=Risk.HIGH,
-                gated=True,
-                sentence=f"Call {call.tool}, which this version cannot make any more",
-                schema={},
-                schema_digest=sha256_of({}),
-                deadline=call.terms.deadline,
-            )
 
     def _confirmed(
         self, now: Continuation, call: Call, risk: Risk, decision: Decision | None
@@ -354,16 +352,6 @@ class Admission:
             refused = CallRefused(frame=frame, call=call.id, reason=plain(call.preview.refused))
             return AdmissionResult(event=refused)
         return self._gated(now, frame, call, info, terms)
-
-    def _allow(
-        self, result: AdmissionResult | PreviewCall, uses: Mapping[UUID, int]
-    ) -> AdmissionResult | PreviewCall:
-        if isinstance(result, PreviewCall):
-            return result
-        passed = earlier.passed_by_allowance(self.approvals, result, uses)
-        if passed.allowed is not None and passed.snapshot is not None:
-            self.approved[passed.snapshot.gate] = VerifiedApproval(by=passed.allowed.use.by)
-        return passed
 
     def _gated(
         self, now: Continuation, frame: str, call: Call, info: CallInfo, terms: CallOptions

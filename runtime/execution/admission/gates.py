@@ -144,6 +144,21 @@ def open_credential_gate(
 def snapshot(now: Continuation, event: GateOpened, call: Call, info: CallInfo) -> ReviewSnapshot:
     """Return the snapshot of a call for reviewers."""
     assert event.terms is not None  # only a gate of a frame has none
+    frame = now.frame(event.frame)
+    newest, approved = call.preview, call.shown
+    # Of the worker about the call.
+    findings: dict[str, Any] = {"unjudged": info.problem} if info.problem else {}
+    if newest is not None and newest.material:
+        findings["shown"] = newest.shown
+    elif newest is not None and newest.missing:
+        findings["missing"] = newest.missing
+    differs = newest is not None and approved is not None and newest.material != approved.material
+    if differs and approved is not None and approved.material:
+        findings["before"] = approved.shown
+    if call.edited is not None and call.edited.in_fork:
+        findings["changed_by"] = call.edited.by
+    if (plan_position := frames.current_item(frame.todo)) is not None:
+        findings["plan"] = plan_position
     return ReviewSnapshot(
         run=now.run,
         gate=event.gate,
@@ -162,7 +177,7 @@ def snapshot(now: Continuation, event: GateOpened, call: Call, info: CallInfo) -
         origin=steered_by(now),
         expires_at=event.expires_at,
         result_schema=info.result_schema,
-        preview=_preview(info, call, now.frame(event.frame)),
+        preview=findings or None,
     )
 
 
@@ -304,21 +319,3 @@ def denied_before(now: Continuation, digest: str) -> str | None:
         "a person denied this call before in this run, and it is not asked again. "
         f"The reason given: {denial.reason}"
     )
-
-
-def _preview(info: CallInfo, call: Call, frame: Frame) -> dict[str, Any] | None:
-    """Return the findings of the worker about the call, None if there are none."""
-    newest, approved = call.preview, call.shown
-    findings: dict[str, Any] = {"unjudged": info.problem} if info.problem else {}
-    if newest is not None and newest.material:
-        findings["shown"] = newest.shown
-    elif newest is not None and newest.missing:
-        findings["missing"] = newest.missing
-    differs = newest is not None and approved is not None and newest.material != approved.material
-    if differs and approved is not None and approved.material:
-        findings["before"] = approved.shown
-    if call.edited is not None and call.edited.in_fork:
-        findings["changed_by"] = call.edited.by
-    if (plan_position := frames.current_item(frame.todo)) is not None:
-        findings["plan"] = plan_position
-    return findings or None

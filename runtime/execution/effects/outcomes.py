@@ -102,10 +102,8 @@ def _model_event(
     if request.inquiry is not None:
         return _answer_event(now, request.inquiry, outcome)
     match outcome:
-        case ModelAnswer() if request.memory_tokens:
-            return _memory_event(request, outcome, at)
-        case ModelAnswer() if request.summary:
-            return _compaction_event(frame, outcome)
+        case ModelAnswer() if request.memory_tokens or request.summary:
+            return _summary_event(request, frame, outcome, at)
         case ModelAnswer():
             return ModelReplied(
                 frame=request.frame,
@@ -224,28 +222,27 @@ def dropped(request: ModelRequest, outcome: Outcome) -> AnswerDropped | None:
     )
 
 
-def _memory_event(
-    request: ModelRequest, answer: ModelAnswer, at: datetime
-) -> MemorySummarised | ModelFailed:
-    """Return the summary in place of what the run remembers. Without one the run fails, as without a reply."""
-    if not answer.text.strip() or len(answer.text) > MAX_SUMMARY:
-        error = f"the summary of the memory has {len(answer.text)} characters, from 1 to {MAX_SUMMARY} are taken"
-        return ModelFailed(frame=request.frame, error=error)
-    return MemorySummarised(
-        frame=request.frame,
-        at=at,
-        text=blobs.memory_body(request.run, "summary", answer.text),
-        usage=answer.usage,
-        model=answer.model,
-        cost=answer.cost,
-    )
+def _summary_event(
+    request: ModelRequest, frame: Frame, answer: ModelAnswer, at: datetime
+) -> MemorySummarised | Compacted | ModelFailed:
+    """Return the summary in place of what the run remembers, or of the earlier messages of a frame.
 
-
-def _compaction_event(frame: Frame, answer: ModelAnswer) -> Compacted | ModelFailed:
-    """Return the summary in place of earlier messages. Without one the frame could only grow, so it fails."""
-    if not answer.text.strip() or len(answer.text) > MAX_SUMMARY:
-        error = f"the summary has {len(answer.text)} characters, from 1 to {MAX_SUMMARY} are taken"
+    Without one the run fails, as without a reply: it could only grow.
+    """
+    characters = len(answer.text)
+    if not answer.text.strip() or characters > MAX_SUMMARY:
+        subject = "the summary of the memory" if request.memory_tokens else "the summary"
+        error = f"{subject} has {characters} characters, from 1 to {MAX_SUMMARY} are taken"
         return ModelFailed(frame=frame.id, error=error)
+    if request.memory_tokens:
+        return MemorySummarised(
+            frame=frame.id,
+            at=at,
+            text=blobs.memory_body(request.run, "summary", answer.text),
+            usage=answer.usage,
+            model=answer.model,
+            cost=answer.cost,
+        )
     return Compacted(
         frame=frame.id,
         until=cut_point(frame),

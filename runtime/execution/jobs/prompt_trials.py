@@ -165,7 +165,10 @@ def try_each(
                 {EVERY_AGENT, *(agent for reply in recorded_replies for agent in reply.path)}
             )
             replies = tried(
-                recorded_replies, number, handler=handler, stops=_or_stopped(stops, agents)
+                recorded_replies,
+                number,
+                handler=handler,
+                stops=_or_stopped(stops, agents),
             )
             count += 1
             yield TriedRun(run=run, replies=tuple(replies))
@@ -232,7 +235,10 @@ def tried(
         if isinstance(outcome, ModelAnswer):
             yield replace(tried, tried=extract_reply(outcome))
         else:
-            yield replace(tried, error=_explain(outcome))
+            error = str(getattr(outcome, "error", "the model did not reply"))
+            if isinstance(outcome, RateLimited):
+                error = f"the provider limits requests until {outcome.until:%H:%M:%S} UTC"
+            yield replace(tried, error=error)
 
 
 def extract_reply(reply: ModelReplied | ModelAnswer) -> RepliedWords:
@@ -307,12 +313,6 @@ def _words(reply: RepliedWords) -> Any:
         (call["tool"], sealing.opened_args(call["tool"], call["args"])) for call in reply.calls
     ]
     return [sealing.text_for_reviewers(reply.text), calls, reply.output]
-
-
-def _explain(outcome: Outcome) -> str:
-    if isinstance(outcome, RateLimited):
-        return f"the provider limits requests until {outcome.until:%H:%M:%S} UTC"
-    return str(getattr(outcome, "error", "the model did not reply"))
 
 
 def _try_queued(row: TrialRow, handler: EffectHandler, drains: Callable[[], bool]) -> str:

@@ -325,7 +325,14 @@ def _verified(
     """
     before: PruneMark | None = None
     while True:
-        rows = iter(_all(connection, run, limit))
+        stored = connection.execute(
+            """
+            SELECT position, body, mac, key_id, packed, commit_id FROM runtime_journalentry
+            WHERE run_id = %s ORDER BY position LIMIT %s
+            """,
+            (run, limit),
+        )
+        rows: Iterator[Row] = (unpacked(*row) for row in stored)
         first = next(rows, None)
         mark = UNPRUNED if first is not None and first[0] == 1 else pruning.read(connection, run)
         if first is None:
@@ -333,17 +340,6 @@ def _verified(
         if mark.position < first[0] or mark == before:
             return mark, chained(run, mark, chain((first,), rows))
         before = mark
-
-
-def _all(connection: Connection, run: UUID, limit: int | None) -> Iterator[Row]:
-    rows = connection.execute(
-        """
-        SELECT position, body, mac, key_id, packed, commit_id FROM runtime_journalentry
-        WHERE run_id = %s ORDER BY position LIMIT %s
-        """,
-        (run, limit),
-    )
-    return (unpacked(*row) for row in rows)
 
 
 def unpacked(

@@ -46,13 +46,15 @@ def reserve(connection: Connection, blobs: Sequence[Blob]) -> dict[str, str]:
     store().prepare()
     outside = {}
     for blob in sorted(blobs, key=lambda blob: blob.digest):
+        name = blob.digest.removeprefix("sha256:")
+        new_key = f"contents/{name[:2]}/{name}-{secrets.token_hex(6)}"  # no object had it before
         row = connection.execute(
             """
             INSERT INTO runtime_storedblob (digest, body, place, size) VALUES (%s, '', %s, %s)
             ON CONFLICT (digest) DO UPDATE SET used_at = clock_timestamp()
             RETURNING place, body = ''
             """,
-            (blob.digest, _new_key(blob.digest), len(blob.text)),
+            (blob.digest, new_key, len(blob.text)),
         ).fetchone()
         assert row is not None
         key, is_outside = row
@@ -133,9 +135,3 @@ def fetch(key: str) -> bytes:
     if data is None:
         raise Tampered(f"the object {key} is missing")
     return data
-
-
-def _new_key(digest: str) -> str:
-    """Return a key that no object had before."""
-    name = digest.removeprefix("sha256:")
-    return f"contents/{name[:2]}/{name}-{secrets.token_hex(6)}"

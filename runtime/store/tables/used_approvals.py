@@ -93,17 +93,14 @@ class Ledger:
         for line in file:
             if not line.endswith(b"\n"):
                 return
-            self._read_line(line.decode(errors="replace").rstrip("\n"))
+            fact, *seal = line.decode(errors="replace").rstrip("\n").rsplit(" ", 2)
+            if len(seal) != 2 or not macs.verify(
+                purposes.AUDIT, Seal(key_id=seal[0], mac=seal[1]), LABEL, self._head, fact
+            ):
+                raise LedgerBroken(f"line {len(self._facts) + 1} of {self.path} does not verify")
+            self._facts.add(fact)
+            self._head = seal[1]
             self._read_to += len(line)
-
-    def _read_line(self, line: str) -> None:
-        fact, *seal = line.rsplit(" ", 2)
-        if len(seal) != 2 or not macs.verify(
-            purposes.AUDIT, Seal(key_id=seal[0], mac=seal[1]), LABEL, self._head, fact
-        ):
-            raise LedgerBroken(f"line {len(self._facts) + 1} of {self.path} does not verify")
-        self._facts.add(fact)
-        self._head = seal[1]
 
 
 _open: dict[Path, Ledger] = {}
