@@ -220,7 +220,10 @@ def _outcome(
         # A transactional tool is rolled back if its result cannot be journaled.
         is_transactional = EFFECT_CLASSES[tool.effect].commits_with_entry
         with transaction.atomic() if is_transactional else nullcontext():
-            result = _result(tool, _call_function(tool, before, arguments, request.deadline))
+            value = tool.function(*before, **arguments)
+            if tool.is_async:  # in a loop of its own, and cancelled at the deadline
+                value = asyncio.run(asyncio.wait_for(value, request.deadline))
+            result = _result(tool, value)
         return replace(result, value=_mask(hidden, result.value)) if hidden else result
     except CredentialRefused:
         return None
@@ -246,17 +249,12 @@ def _outcome(
             error,
             exc_info=traceback,
         )
-        return Unknown(error=error, cause=_cause_of(exc))
-
-
-def _cause_of(exc: BaseException) -> FailureCause:
-    match exc:
-        case TimeoutError():
-            return FailureCause.TIME
-        case ConnectionError():
-            return FailureCause.NETWORK
-        case _:
-            return FailureCause.TOOL
+        cause = FailureCause.TOOL
+        if isinstance(exc, TimeoutError):
+            cause = FailureCause.TIME
+        elif isinstance(exc, ConnectionError):
+            cause = FailureCause.NETWORK
+        return Unknown(error=error, cause=cause)
 
 
 def _require_precondition(tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest) -> None:
@@ -276,15 +274,6 @@ def _require_precondition(tool: ToolSpec, arguments: dict[str, Any], request: To
         ) from exc
     if refused:
         raise ToolError(f"{tool.name} was not called: {refused}")
-
-
-def _call_function(
-    tool: ToolSpec, before: list[ToolContext], arguments: dict[str, Any], deadline: float
-) -> Any:
-    """Return the function's result. An async function runs in its own loop, and is cancelled at the deadline."""
-    if not tool.is_async:
-        return tool.function(*before, **arguments)
-    return asyncio.run(asyncio.wait_for(tool.function(*before, **arguments), deadline))
 
 
 def _result(tool: ToolSpec, value: Any) -> ToolResult:

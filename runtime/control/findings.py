@@ -168,23 +168,13 @@ def _row_findings(row: VerifiedRunRow, now: Continuation) -> Iterator[Finding]:
     for name, (stored, replayed) in expected.items():
         if stored != replayed:
             yield Finding(subject=name, problem=f"the row has {stored!r}, the journal {replayed!r}")
-    if row.status not in _allowed_statuses(row, now):
-        yield Finding(
-            subject="status",
-            problem=f"the row says {row.status}, the journal {_journal_status(now)}",
-        )
-
-
-def _journal_status(now: Continuation) -> str:
-    return status_of(now, leased=False)
-
-
-def _allowed_statuses(row: VerifiedRunRow, now: Continuation) -> set[str]:
-    """Return the statuses a row may have: `running` also after a worker died or could not read the run."""
-    if row.status == RunStatus.QUARANTINED:
-        return {row.status}
-    at_work = not now.ended and row.due_at is not None
-    return {_journal_status(now), RunStatus.RUNNING} if at_work else {_journal_status(now)}
+    status = status_of(now, leased=False)
+    allowed = {status, RunStatus.QUARANTINED}
+    if not now.ended and row.due_at is not None:
+        allowed.add(RunStatus.RUNNING)  # also after a worker died or could not read the run
+    if row.status not in allowed:
+        problem = f"the row says {row.status}, the journal {status}"
+        yield Finding(subject="status", problem=problem)
 
 
 def _continuation_findings(

@@ -228,7 +228,20 @@ def _value(now: Continuation, change: ForkChange, old: Any, new_value: Any) -> A
         return access.validate_text(VALUE, new_value, MAX_MESSAGE, required="must not be empty")
     schemas = schemas_of(now, change)
     if change.kind == "result":
-        return _result(schemas, old, new_value)
+        try:
+            require_json(new_value, VALUE)
+        except NotJson as exc:
+            raise InvalidInput(exc.field, exc.detail) from exc
+        size = size_of(new_value)
+        if size > MAX_REPORTED:
+            limit = f"at most {MAX_REPORTED} are allowed"
+            raise InvalidInput(VALUE, f"is {size} bytes of JSON, {limit}")
+        if sealing.looks_sealed(new_value):
+            raise InvalidInput(VALUE, "must not hold a sealed secret")
+        schema = schemas.result if schemas is not None else None
+        for problem in json_schema.problems(schema or {}, new_value, VALUE):
+            raise InvalidInput(problem.field, problem.detail)
+        return _with_secrets(old, new_value, VALUE)
     if schemas is None:
         raise InvalidInput(VALUE, "cannot be checked: no worker has published this tool")
     tool = now.call(change.frame, change.call).tool
@@ -246,22 +259,6 @@ def _value(now: Continuation, change: ForkChange, old: Any, new_value: Any) -> A
         detail = "is unchanged" if unchanged else exc.detail
         raise InvalidInput(exc.field.replace("arguments", VALUE, 1), detail) from exc
     return edited.args
-
-
-def _result(schemas: ToolSchemas | None, old: Any, new_value: Any) -> Any:
-    try:
-        require_json(new_value, VALUE)
-    except NotJson as exc:
-        raise InvalidInput(exc.field, exc.detail) from exc
-    size = size_of(new_value)
-    if size > MAX_REPORTED:
-        raise InvalidInput(VALUE, f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
-    if sealing.looks_sealed(new_value):
-        raise InvalidInput(VALUE, "must not hold a sealed secret")
-    schema = schemas.result if schemas is not None else None
-    for problem in json_schema.problems(schema or {}, new_value, VALUE):
-        raise InvalidInput(problem.field, problem.detail)
-    return _with_secrets(old, new_value, VALUE)
 
 
 def _with_secrets(old: Any, new_value: Any, field: str) -> Any:

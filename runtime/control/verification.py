@@ -4,18 +4,18 @@ Postgres serves all reads but those of ledger and audit from one snapshot, so a 
 Approvals verify the audit; rows that are added meanwhile do not disturb that.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from runtime.control import findings
 from runtime.control.findings import Finding
-from runtime.control.verified_journal import VerifiedRunRow, read_row
+from runtime.control.verified_journal import read_row
 from runtime.errors import KeyMissing, ObjectStoreDown, Tampered
 from runtime.store import archived_runs, pool
-from runtime.store.pool import Connection
 from runtime.store.tables import pruning
-from runtime.store.tables.pruning import UNPRUNED, PruneMark
+from runtime.store.tables.pruning import UNPRUNED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,14 @@ def verify(run: UUID) -> Verification:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         row = read_row(connection, run)
         differences = tuple(findings.compare(connection, row))
-        mark = UNPRUNED if row.erased else _mark(connection, row)
+        mark = UNPRUNED
+        if not row.erased:
+            # Where the journal begins, also in a run's file; the first entry if that does not verify.
+            with suppress(Tampered, KeyMissing, ObjectStoreDown):
+                archived_run = (
+                    archived_runs.read_for_page(connection, row.id) if row.archived else None
+                )
+                mark = archived_run.mark if archived_run else pruning.read(connection, row.id)
     return Verification(
         run=run,
         status=row.status,
@@ -53,15 +60,6 @@ def verify(run: UUID) -> Verification:
         removed=mark.position,
         removed_at=mark.at,
     )
-
-
-def _mark(connection: Connection, row: VerifiedRunRow) -> PruneMark:
-    """Return where the journal begins, also in a run's file. If that does not verify, return the first entry."""
-    try:
-        archived_run = archived_runs.read_for_page(connection, row.id) if row.archived else None
-        return archived_run.mark if archived_run else pruning.read(connection, row.id)
-    except (Tampered, KeyMissing, ObjectStoreDown):
-        return UNPRUNED
 
 
 def list_runs(*, live: bool) -> list[UUID]:

@@ -148,7 +148,9 @@ class SuspectTrials:
             tried = [run for trial in self._trials for run in trial.runs]
             group = next_group(leases.waiting_suspects(connection, but=tried), free)
             if not group:
-                self._close_idle()
+                for trial in self._idle():
+                    if time.monotonic() - trial.since >= IDLE_SECONDS:
+                        trial.close()
                 return
             if len(group) == 1:
                 leases.count_as_alone(connection, group[0].run)
@@ -175,11 +177,6 @@ class SuspectTrials:
 
     def _idle(self) -> list[SuspectTrial]:
         return [trial for trial in self._trials if not trial.runs and trial.process.poll() is None]
-
-    def _close_idle(self) -> None:
-        for trial in self._idle():
-            if time.monotonic() - trial.since >= IDLE_SECONDS:
-                trial.close()
 
     def _start(self) -> SuspectTrial:
         worker = uuid4()

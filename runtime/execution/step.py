@@ -298,7 +298,18 @@ class StepBuilder:
             case OpenFrame():
                 self._open_frame(command)
             case StartTool():
-                self._start(command)
+                call = self.now.call(command.frame, command.call)
+                if call.credential:  # which is missing: it holds the frame
+                    at = self._clock()
+                    self._record(open_credential_gate(self.now, command.frame, call, at))
+                elif self._may_start(command.frame, call) and self._reserve(command):
+                    started = ToolStarted(
+                        frame=command.frame,
+                        call=command.call,
+                        attempt=command.attempt,
+                        at=self._clock(),
+                    )
+                    self.add(started, work=command)
             case StartWait():
                 if self._may_start(command.frame, self.now.call(command.frame, command.call)):
                     self.add(begin_wait(self.now, command, self._clock()))
@@ -390,18 +401,6 @@ class StepBuilder:
         for result in results:
             if not is_blocked_by_gate(self.now, frame):
                 self._record(result)
-
-    def _start(self, command: StartTool) -> None:
-        """Check the approval again, then record the intent if a slot is free. A missing credential holds the frame."""
-        call = self.now.call(command.frame, command.call)
-        if call.credential:
-            self._record(open_credential_gate(self.now, command.frame, call, self._clock()))
-            return
-        if self._may_start(command.frame, call) and self._reserve(command):
-            started = ToolStarted(
-                frame=command.frame, call=command.call, attempt=command.attempt, at=self._clock()
-            )
-            self.add(started, work=command)
 
     def _may_start(self, frame: str, call: Call) -> bool:
         """Check a call once more. If it does not start, it is previewed, refused or asked again."""

@@ -26,8 +26,15 @@ def hit(moment: str, kind: str, depth: int) -> None:
     if log is not None:
         with Path(log).open("a") as file:
             file.write(point + "\n")
-    if point == armed and _first():
-        os.kill(os.getpid(), signal.SIGKILL)
+    if point != armed:
+        return
+    once = os.environ.get(ONCE)
+    if once is not None:
+        try:
+            os.close(os.open(once, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @cache
@@ -37,14 +44,3 @@ def _armed() -> tuple[str | None, str | None]:
 
 
 os.register_at_fork(after_in_child=_armed.cache_clear)
-
-
-def _first() -> bool:
-    once = os.environ.get(ONCE)
-    if once is None:
-        return True
-    try:
-        os.close(os.open(once, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True

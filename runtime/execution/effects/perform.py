@@ -115,9 +115,7 @@ def validate_outcome(outcome: Outcome) -> Outcome:
             if len(outcome.calls) > limit:
                 problem = f"{len(outcome.calls)} in one reply, at most {limit} are taken"
                 raise NotJson("calls", problem)
-            # A provider's client may have added to the other fields.
-            if not _is_within_limits(outcome):
-                _find_problem(outcome)
+            _check_parts(outcome)
             return outcome
         case ToolResult():
             _require(outcome.value, "result", MAX_RESULT)
@@ -227,19 +225,19 @@ def _valid(
         return ToolFailure(error=problem)
 
 
-def _is_within_limits(answer: ModelAnswer) -> bool:
-    """Return whether all parts together are within the limits of one part: then each of them is."""
+def _check_parts(answer: ModelAnswer) -> None:
+    """Raise NotJson with the part of an answer that exceeds a limit: a provider's client may have added to it.
+
+    If all parts together are within the limits of one part, each of them is.
+    """
     calls = [[proposal.tool, proposal.args] for proposal in answer.calls]
     parts = [answer.reply, answer.text, answer.usage, answer.output, calls]
     try:
         require_json(parts)
+        if size_of(parts) <= MAX_REPLY and all(len(tool) <= MAX_TOOL for tool, _ in calls):
+            return
     except NotJson:
-        return False
-    return size_of(parts) <= MAX_REPLY and all(len(tool) <= MAX_TOOL for tool, _ in calls)
-
-
-def _find_problem(answer: ModelAnswer) -> None:
-    """Raise NotJson with the part of an answer that exceeds a limit; return if none does."""
+        pass  # one of them says where
     for index, proposal in enumerate(answer.calls):
         require_json(proposal.tool, f"calls[{index}].tool")
         if len(proposal.tool) > MAX_TOOL:

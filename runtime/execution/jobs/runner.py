@@ -35,18 +35,14 @@ def perform(kind: JobKind[R], job: UUID, handler: EffectHandler, work: Callable[
             return
         if not kind.begin(connection, job):
             return
-    problem = _problem_of(lambda: work(row), f"{kind.name} {job}")
+    try:
+        problem = work(row)
+    except RequestError as exc:  # the version is not there, or its rows do not verify
+        problem = str(exc)
+    except (Tampered, KeyMissing, CoreError, ObjectStoreDown) as exc:
+        problem = f"The run cannot be read: {exc}."
+    except Exception:
+        log.exception("Job failed: %s %s", kind.name, job)
+        problem = BROKEN
     with pool.pooled() as connection:
         kind.end(connection, job, problem)
-
-
-def _problem_of(work: Callable[[], str], label: str) -> str:
-    try:
-        return work()
-    except RequestError as exc:  # the version is not there, or its rows do not verify
-        return str(exc)
-    except (Tampered, KeyMissing, CoreError, ObjectStoreDown) as exc:
-        return f"The run cannot be read: {exc}."
-    except Exception:
-        log.exception("Job failed: %s", label)
-        return BROKEN

@@ -84,29 +84,21 @@ def read_for_run(connection: Connection, run: UUID) -> LateOutcomes:
         (run,),
     )
     genuine, forged = [], []
-    for *row, body, mac, key_id in rows.fetchall():
-        late = _read(run, row, body, Seal(mac=mac, key_id=key_id))
-        if late is None:
-            forged.append(f"late outcome of {row[0]}/{row[1]}, attempt {row[2]}, does not verify")
+    for frame, call, attempt, started_at, worker, at, body, mac, key_id in rows.fetchall():
+        attempt_key = {"run": run, "frame": frame, "call": call, "attempt": attempt}
+        times = {"started_at": started_at, "worker": worker, "at": at}
+        blank = LateOutcomeRow(**attempt_key, **times, outcome="failed")
+        seal = Seal(mac=mac, key_id=key_id)
+        if macs.verify(purposes.JOURNAL, seal, *_parts(blank, body)):
+            genuine.append(LateOutcomeRow(**attempt_key, **times, **json.loads(body)))
         else:
-            genuine.append(late)
+            forged.append(f"late outcome of {frame}/{call}, attempt {attempt}, does not verify")
     return LateOutcomes(genuine=tuple(genuine), forged=tuple(forged))
 
 
 def delete_for_run(connection: Connection, run: UUID) -> None:
     """Delete the late outcomes of a run whose payloads were removed."""
     connection.execute("DELETE FROM runtime_lateoutcome WHERE run_id = %s", (run,))
-
-
-def _read(run: UUID, row: list[Any], body: str, seal: Seal) -> LateOutcomeRow | None:
-    """Verify and read a row; return None if no worker wrote it."""
-    frame, call, attempt, started_at, worker, at = row
-    attempt_key = {"run": run, "frame": frame, "call": call, "attempt": attempt}
-    times = {"started_at": started_at, "worker": worker, "at": at}
-    blank = LateOutcomeRow(**attempt_key, **times, outcome="failed")
-    if not macs.verify(purposes.JOURNAL, seal, *_parts(blank, body)):
-        return None
-    return LateOutcomeRow(**attempt_key, **times, **json.loads(body))
 
 
 def _parts(late: LateOutcomeRow, body: str) -> tuple[str, ...]:

@@ -140,14 +140,12 @@ def body_of(gate: UUID, decision: Decision) -> str:
         "by": decision.by,
         "reason": decision.reason,
         "result": decision.result,
-        "edit": None if decision.edit is None else _edit_body(decision.edit),
+        "edit": None,
     }
+    if (edit := decision.edit) is not None:
+        preview = None if edit.preview is None else edit.preview.document
+        body["edit"] = {"args": edit.args, "digest": edit.digest, "preview": preview}
     return json.dumps(body)
-
-
-def _edit_body(edit: Edit) -> dict[str, Any]:
-    preview = None if edit.preview is None else edit.preview.document
-    return {"args": edit.args, "digest": edit.digest, "preview": preview}
 
 
 def withdraw(connection: Connection, run: UUID, gate: UUID | None = None) -> list[UUID]:

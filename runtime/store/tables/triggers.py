@@ -182,7 +182,14 @@ def newest_acts(connection: Connection, trigger: TriggerRow, limit: int) -> list
     ).fetchall()
     if not rows:
         raise Tampered(f"the {trigger.kind.noun} has no act")
-    return [_verified(trigger, row) for row in rows]
+    acts = []
+    for seq, act, by, at, body, mac, key_id in rows:
+        stored = StoredAct(seq=seq, act=act, by=by, at=at, body=body)
+        seal = Seal(mac=mac, key_id=key_id)
+        if not macs.verify(purposes.JOURNAL, seal, _text(trigger.id, stored)):
+            raise Tampered(f"the {trigger.kind.noun} does not verify")
+        acts.append(stored)
+    return acts
 
 
 def _row(connection: Connection, condition: str, parameters: dict[str, Any]) -> TriggerRow | None:
@@ -195,15 +202,6 @@ def _row(connection: Connection, condition: str, parameters: dict[str, Any]) -> 
 def _trigger_row(row: Any) -> TriggerRow:
     columns = dict(zip(_NAMES, row, strict=True))
     return TriggerRow(**{**columns, "kind": TriggerKind(columns["kind"])})
-
-
-def _verified(trigger: TriggerRow, row: Any) -> StoredAct:
-    seq, act, by, at, body, mac, key_id = row
-    stored = StoredAct(seq=seq, act=act, by=by, at=at, body=body)
-    seal = Seal(mac=mac, key_id=key_id)
-    if not macs.verify(purposes.JOURNAL, seal, _text(trigger.id, stored)):
-        raise Tampered(f"the {trigger.kind.noun} does not verify")
-    return stored
 
 
 def _text(trigger: UUID, act: StoredAct) -> str:
