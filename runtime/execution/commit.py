@@ -2,17 +2,24 @@
 
 A step writer knows the committed state and the signal count that belongs to it. Its time is the database time of the
 claim plus the time elapsed in this process.
+
+Large contents, results and remembered texts, are named by their hash. Those for the object store are written before the
+step that names them. A store that is down makes the step wait: the runner keeps the outcome and tries again. A process
+that must end, and the step of a transactional call, which holds a transaction open, put the content into Postgres.
 """
 
+import dataclasses
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
+import psycopg
 from django.db import transaction
 
 from runtime import broker
@@ -20,22 +27,24 @@ from runtime.core.documents.blobs import Blob
 from runtime.core.documents.continuations import Brief, Conversations
 from runtime.core.run.accounting import advance_clock, exhausted_at
 from runtime.core.run.continuation import Continuation, Phase, in_doubt, replace, status_of
-from runtime.core.run.events import Compacted, ToolStarted
+from runtime.core.run.events import Compacted, Remembered, ToolStarted
 from runtime.core.run.reducer import Entry
 from runtime.core.values.ids import ROOT, depth_of
-from runtime.errors import LeaseLost
+from runtime.core.values.limits import plain
+from runtime.errors import LeaseLost, ObjectStoreDown
 from runtime.execution import heartbeat
-from runtime.execution.contents import RunContents
 from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.worker import MAX_CHARACTERS, RunPauses, YieldPolicy, retried
 from runtime.ports.approvals import ApprovalPort, StatementPart
 from runtime.store import failpoints, leases, pool, steps
 from runtime.store.pool import Connection
 from runtime.store.step_records import Records
+from runtime.store.tables import blobs as stored_blobs
 from runtime.store.tables import (
     continuations,
     journal,
     late_outcomes,
+    objects,
     partial_replies,
     signals,
     used_approvals,
@@ -47,6 +56,8 @@ log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+STORE_SECONDS = 1.0  # between two attempts at a store that is down
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +93,59 @@ class LoadedRun:
     sizes: Sizes
     pending_signals: signals.PendingSignals
     read: Any = None
+
+
+class RunContents:
+    """Writes and reads the contents of one claimed run. Raises LeaseLost once another worker has the run."""
+
+    def __init__(self, pauses: RunPauses, yielding: YieldPolicy) -> None:
+        self.pauses = pauses
+        self._yielding = yielding
+        self._written: set[str] = set()  # the keys of objects; no key is used for two rows
+
+    def write(self, blobs: tuple[Blob, ...], *, waits: bool = True) -> tuple[Blob, ...]:
+        """Write those for the object store, and return all as the step has them.
+
+        Without `waits`, or when the process ends, a store that is down leaves them to Postgres.
+        """
+        outside = [blob for blob in blobs if blob.outside]
+        while outside:
+            try:
+                keys = self._reserve(outside)
+                for blob in outside:
+                    key = keys.get(blob.digest)
+                    if key is not None and key not in self._written:
+                        objects.put(key, blob)
+                        self._written.add(key)
+                break
+            except ObjectStoreDown as exc:
+                log.warning("Run %s: its step waits: %s", self.pauses.claimed.claim.run, exc)
+                if not waits or self._yielding.drains:
+                    return tuple(dataclasses.replace(blob, outside=False) for blob in blobs)
+                reason = plain(str(exc))
+            claim = self.pauses.claimed.claim
+            with suppress(psycopg.Error), pool.pooled() as connection:
+                leases.await_store(connection, claim, reason)
+            broker.notify_run(claim.run, inbox=False)
+            self.pauses.pause(STORE_SECONDS)
+        return blobs
+
+    @retried
+    def read(self, digest: str) -> Any:
+        """Return a result that is stored by its hash. Raises Tampered."""
+        with pool.pooled() as connection:
+            return stored_blobs.fetch(connection, digest)
+
+    @retried
+    def recall(self, memory: Sequence[Remembered]) -> Mapping[str, str]:
+        """Return the texts that the run remembers, by digest. Raises Tampered for an altered one."""
+        with pool.pooled() as connection:
+            return stored_blobs.remembered(connection, [text.digest for text in memory])
+
+    @retried
+    def _reserve(self, blobs: Sequence[Blob]) -> dict[str, str]:
+        with pool.pooled() as connection:
+            return objects.reserve(connection, blobs)
 
 
 class StepWriter:

@@ -26,8 +26,7 @@ from runtime.core.values.errors import NotJson
 from runtime.errors import LeaseLost, ObjectStoreDown
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.versions import VersionChanges, now_writes, require_agents
-from runtime.execution.commit import LoadedRun, StepWriter
-from runtime.execution.contents import RunContents
+from runtime.execution.commit import LoadedRun, RunContents, StepWriter
 from runtime.execution.effects.kept_replies import RunReplies
 from runtime.execution.effects.outcomes import dropped, event_of, not_started
 from runtime.execution.effects.perform import perform, request_for

@@ -89,7 +89,7 @@ def test_a_store_that_is_down_makes_the_step_wait_with_its_outcome(
 ) -> None:
     run = desk.start("a")
     object_store.is_down = True
-    with caplog.at_level("WARNING", "runtime.execution.contents"):
+    with caplog.at_level("WARNING", "runtime.execution.commit"):
         worker = in_thread(lambda: desk.advance_once(run))
         until(lambda: "does not answer" in caplog.text or None, "the step to wait")
     assert "ToolReturned" not in types(run)
