@@ -325,10 +325,10 @@ class Runner:
         if isinstance(request, ModelRequest):
             is_reply = request.inquiry is None and not request.summary
             repeats = is_reply and self._is_scripted(request.agent)
+            self._replies.end(effect)
         else:
             repeats = EFFECT_CLASSES[request.effect].repeats_unasked
         self._can_repeat = self._can_repeat and repeats  # if lost, it costs nothing
-        self._replies.end(effect)
         if not effect.keeps_slot:  # else an isolated run would yield before each start of its call
             self._yielding.made_progress = True
         if is_too_late(self._step.now, request):

@@ -247,7 +247,7 @@ class YieldPolicy:
     @property
     def gives_up(self) -> bool:
         """Return whether the runner stops waiting for running calls."""
-        return self._draining.is_over()
+        return self._draining.started and self._draining.is_over()
 
     def has_ready_work(self, now: Continuation) -> bool:
         """Return whether a released run has work for another worker at once."""

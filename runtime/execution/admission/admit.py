@@ -46,7 +46,7 @@ from runtime.execution.admission.gates import (
     terms_of,
 )
 from runtime.ports.agents import CallInfo, CallRejected, TurnBoundary
-from runtime.ports.approvals import ApprovalPort, NotConfirmed, VerifiedApproval
+from runtime.ports.approvals import ApprovalPort, NotConfirmed, Ruling, VerifiedApproval
 from runtime.ports.effects import EffectHandler
 from runtime.store import leases
 from runtime.store.step_records import PreviewCall
@@ -121,8 +121,9 @@ class Admission:
         changed = self._is_changed(now, frame, proposed, terms)
         if info.question:
             return self._ask(now, frame, proposed, info, terms)
-        if changed or self.approvals.judge(info, facts_of(now, frame, proposed)).gated:
-            result = self._ask(now, frame, proposed, info, terms)
+        ruling = None if changed else self.approvals.judge(info, facts_of(now, frame, proposed))
+        if ruling is None or ruling.gated:
+            result = self._ask(now, frame, proposed, info, terms, ruling)
             if changed or isinstance(result, PreviewCall):
                 return result
             passed = earlier.passed_by_allowance(self.approvals, result, uses)
@@ -263,7 +264,7 @@ class Admission:
             return AdmissionResult(
                 event=CallRefused(frame=frame, call=approved.id, reason=plain(str(exc)))
             )
-        return self._ask(now, frame, approved, info, terms)
+        return self._ask(now, frame, approved, info, terms, ruling)
 
     def verify_decision(self, signal: GateDecidedSignal, deadline: datetime | None = None) -> bool:
         """Raise Tampered unless a person with the right to decide signed this decision.
@@ -340,31 +341,32 @@ class Admission:
         return info
 
     def _ask(
-        self, now: Continuation, frame: str, call: Call, info: CallInfo, terms: CallOptions
+        self,
+        now: Continuation,
+        frame: str,
+        call: Call,
+        info: CallInfo,
+        terms: CallOptions,
+        ruling: Ruling | None = None,
     ) -> AdmissionResult | PreviewCall:
         """Open a gate, with a preview if the tool has one. A call whose precondition fails is refused instead."""
-        if not info.previews:
-            return self._gated(now, frame, call, info, terms)
-        at = self.clock()
-        if not is_current(call.preview, terms.digest, at, SHOWN):
-            return PreviewCall(frame=frame, call=call.id, terms=terms)
-        if call.preview is not None and call.preview.refused:
-            refused = CallRefused(frame=frame, call=call.id, reason=plain(call.preview.refused))
-            return AdmissionResult(event=refused)
-        return self._gated(now, frame, call, info, terms)
-
-    def _gated(
-        self, now: Continuation, frame: str, call: Call, info: CallInfo, terms: CallOptions
-    ) -> AdmissionResult:
-        ruling = self.approvals.judge(info, facts_of(now, frame, call))
+        if info.previews:
+            if not is_current(call.preview, terms.digest, self.clock(), SHOWN):
+                return PreviewCall(frame=frame, call=call.id, terms=terms)
+            if call.preview is not None and call.preview.refused:
+                refused = CallRefused(frame=frame, call=call.id, reason=plain(call.preview.refused))
+                return AdmissionResult(event=refused)
+        if ruling is None:
+            ruling = self.approvals.judge(info, facts_of(now, frame, call))
         default = float(settings.SIGNOFF_APPROVAL_SECONDS)
         limits = [limit for limit in (ruling.expires_in, info.expires_in) if limit is not None]
         seconds = min(limits, default=default) + ruling.extends_by
-        expires_at = self.clock() + timedelta(seconds=seconds)
+        at = self.clock()
+        expires_at = at + timedelta(seconds=seconds)
         if terms.waits == "instance":
             expires_at = min(expires_at, external_call.deadline(now.input))
         event = GateOpened(
-            gate=gate_id(self.clock()),
+            gate=gate_id(at),
             kind=GateKind.QUESTION if info.question else GateKind.APPROVAL,
             frame=frame,
             call=call.id,

@@ -56,7 +56,9 @@ def compare(now: Continuation, handler: EffectHandler) -> VersionChanges:
 
 def version_gates(now: Continuation) -> tuple[Pending, ...]:
     """Return the open version gates."""
-    return tuple(gate for gate in now.pending if gate.kind is GateKind.VERSION)
+    if not now.pending:
+        return ()
+    return tuple([gate for gate in now.pending if gate.kind is GateKind.VERSION])
 
 
 def open_version_gate(
