@@ -23,11 +23,13 @@ PACKAGES = ("agents", "approvals", "client", "config", "runtime", "tests")
 AT_ONCE = 5
 FAULTS = "tests/system/fault_injection"
 ACCESS = "tests/browser/access"
+EVERY_ROUTE = ("tests/web/test_authorisation.py", "tests/web/test_strict_requests.py")
 PAGES = ("tests/web/requests", "tests/web/runs", "tests/web/actions", "tests/web/accounts")
 GROUPS = (
     (ACCESS,),
     ("tests/browser", f"--ignore={ACCESS}"),
-    ("tests/web", *(f"--ignore={path}" for path in PAGES)),
+    EVERY_ROUTE,
+    ("tests/web", *(f"--ignore={path}" for path in (*EVERY_ROUTE, *PAGES))),
     PAGES,
     ("tests/system", f"--ignore={FAULTS}"),
     (FAULTS,),

@@ -9,11 +9,13 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 import pytest
-from django.test import Client
+from django.test import Client, RequestFactory
 
 from approvals.models import Approval
 from config.api import api
 from runtime.core.values.limits import MAX_BODY, MAX_INPUT, MAX_REPORTED
+from runtime.errors import InvalidInput
+from runtime.web.requests import StrictParser
 from tests.support.api_client import Caller, field_of
 from tests.support.office import NEWCOMER, Office
 from tests.web.matrix import ROWS, Places, Row, answer, blank, body_of
@@ -50,10 +52,10 @@ VALUES = (
     "null",
     "[]",
 )
-TEXTS = (
+TEXTS = (  # in all fields together below the limit of a form, or no view reads them
     "\x00",
-    "x" * 300_000,
-    "[" * NESTED,
+    "x" * 20_000,
+    "[" * 20_000,
     "NaN",
     "\u2028\x85\u202e",
     "9" * 5_000,
@@ -163,6 +165,9 @@ def _fits(value: Any, rule: dict[str, Any]) -> bool:
 
 
 def test_no_api_field_fails_on_hostile_input(places: Places, subtests: pytest.Subtests) -> None:
+    # What no body may hold is refused before fields are read: as a whole body it stands for all of them.
+    in_fields = [value for value in VALUES if _is_readable(value)]
+    assert 5 < len(in_fields) < len(VALUES)
     for operation in (one for one in _operations() if one.row.method == "POST"):
         usual = operation.usual(places)
         bodies = ["@", *(json.dumps({**usual, name: "@"}) for name in operation.fields)]
@@ -170,12 +175,20 @@ def test_no_api_field_fails_on_hostile_input(places: Places, subtests: pytest.Su
             bodies.append(json.dumps({**usual, "input": {"full_name": "@"}}))
         for body in bodies:
             with subtests.test(f"{operation.row.path} {body[:60]}"):
-                for value in VALUES:
+                for value in VALUES if body == "@" else in_fields:
                     sent = body.replace('"@"', value) if '"@"' in body else value
                     answer = operation.answer(places, body=sent)
                     assert answer.status_code < 500, value[:20]
                     if answer.status_code in (413, 422):
                         assert {"code", "detail"} <= set(answer.json())
+
+
+def _is_readable(body: str) -> bool:
+    try:
+        StrictParser().parse_body(RequestFactory().post("/", body, "application/json"))
+    except (ValueError, RecursionError, InvalidInput):
+        return False
+    return len(body) <= MAX_BODY
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
