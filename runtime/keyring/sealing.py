@@ -137,7 +137,15 @@ def opened_args(tool: str, args: Any) -> Any:
         return unseal(args, encode_location(tool, "args"))
     if not isinstance(args, dict):
         return args
-    return {name: _open_arg(tool, name, value) for name, value in args.items()}
+    opened = dict(args)
+    for name, value in args.items():
+        if not is_sealed(value):
+            continue
+        for location in (encode_location(tool, "args", name), encode_location(tool, HELD, name)):
+            if _opens(value, location):
+                opened[name] = unseal(value, location)
+                break
+    return opened
 
 
 def is_held(tool: str, name: str, value: Any) -> bool:
@@ -213,15 +221,6 @@ def text_for_reviewers(text: str) -> str:
         return open_text(text)
     except (NotOurs, KeyMissing):
         return text
-
-
-def _open_arg(tool: str, name: str, value: Any) -> Any:
-    if not is_sealed(value):
-        return value
-    for location in (encode_location(tool, "args", name), encode_location(tool, HELD, name)):
-        if _opens(value, location):
-            return unseal(value, location)
-    return value
 
 
 def _is_secret_whole(tool: str, args: Any) -> bool:

@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import Any
 
 from runtime.core.documents import codec
-from runtime.core.run.reducer import Entry
 from runtime.core.values.budgets import Limit, to_text
 from runtime.ports import wiring
 from runtime.reads.entries import Paths, paths_of, texts_of
@@ -185,7 +184,9 @@ def compare(left: RunDetail, right: RunDetail) -> RunComparison:
     both = transcript_of(fold(journals[0])), transcript_of(fold(journals[1]))
     begun = _last_shared((left, right), both)
     at = begun or (0, 0)
-    while _are_equal(journals[0].line(at[0] + 1), journals[1].line(at[1] + 1)):
+    while (events := _comparable(journals[0].line(at[0] + 1))) is not None:
+        if events != _comparable(journals[1].line(at[1] + 1)):
+            break
         at = at[0] + 1, at[1] + 1
     paths = [paths_of(transcript) for transcript in both]
     return RunComparison(
@@ -297,16 +298,12 @@ def _last_shared(
     return None
 
 
-def _are_equal(left: JournalLine | None, right: JournalLine | None) -> bool:
-    if left is None or right is None or left.entry is None or right.entry is None:
-        return False
-    return _comparable(left.entry) == _comparable(right.entry)
-
-
-def _comparable(entry: Entry) -> list[Any]:
+def _comparable(line: JournalLine | None) -> list[Any] | None:
+    if line is None or line.entry is None:
+        return None
     return [
         {name: value for name, value in event.items() if name not in _VARYING_FIELDS}
-        for event in codec.documents_of(entry.events)
+        for event in codec.documents_of(line.entry.events)
     ]
 
 

@@ -198,34 +198,26 @@ def _changes(
     for point in points:
         now = without_permissions(point.state)
         for change, value in list_changeable(now):
-            if change not in changes and _is_offered(now, change, value):
-                events = chain(point.later, _after(lines, now.position))
-                changeable = _changeable(now, change, value, events)
+            if change in changes:
+                continue
+            events = chain(point.later, _after(lines, now.position))
+            changeable = _changeable(now, change, value, events)
+            if changeable is not None:
                 changes[change] = replace(changeable, asks_again=bool(point.later))
     return tuple(changes.values())
 
 
-def _is_offered(now: Continuation, change: ForkChange, value: Any) -> bool:
-    match change.kind:
-        case "arguments":  # not of a delegation, nor while their credential waits
-            tool = now.call(change.frame, change.call).tool
-            schemas = wiring.catalogue().tool_schemas(now.frame(change.frame).agent, tool)
-            return schemas is not None and not sealing.held_args(tool, value)
-        case "reply":
-            return not wiring.catalogue().works_on_items(now.frame(change.frame).agent)
-        case _:
-            return True
-
-
 def _changeable(
     now: Continuation, change: ForkChange, value: Any, events: Iterable[Event]
-) -> ChangeableValue:
-    """Return the value as the page shows it; for a reply the one that these events recorded."""
+) -> ChangeableValue | None:
+    """Return the value as the page shows it, for a reply the one that these events recorded; None if it must stay."""
     if change.kind == "message":
         by = now.unheard[change.number - 1].by
         return ChangeableValue(change=change, agent=now.agent, tool="", by=by, value=value)
     frame = now.frame(change.frame)
     if change.kind == "reply":
+        if wiring.catalogue().works_on_items(frame.agent):
+            return None
         reply = next_reply(events, change.frame)
         text, proposals = (redact(reply.text), reply.calls) if reply else ("", ())
         calls = [
@@ -238,13 +230,18 @@ def _changeable(
         document = {"text": text, "calls": calls}
         return ChangeableValue(change=change, agent=frame.agent, tool="", by="", value=document)
     call = frame.find(change.call)
-    redacted = redacted_args(call.tool, value) if change.kind == "arguments" else redact(value)
-    stored = isinstance(value, BlobRef)
+    if change.kind == "arguments":
+        schemas = wiring.catalogue().tool_schemas(frame.agent, call.tool)
+        if schemas is None or sealing.held_args(call.tool, value):
+            return None  # those of a delegation, or their credential waits
+        redacted = redacted_args(call.tool, value)
+    else:
+        redacted = redact(value)
     return ChangeableValue(
         change=change,
         agent=frame.agent,
         tool=redact(call.tool),
         by="",
         value=redacted,
-        stored=stored,
+        stored=isinstance(value, BlobRef),
     )

@@ -299,8 +299,12 @@ def _frames_upwards(now: Continuation, frame: str) -> list[Frame]:
 
 def advance_clock(before: Continuation, after: Continuation, at: datetime) -> Continuation:
     """Return `after`, an entry written at `at`, with the active time since `before` added."""
-    if before.ticking is None and not _has_time_limit(after):
-        return after
+    if before.ticking is None:
+        is_limited = after.budget is not None and after.budget.seconds is not None
+        for frame in after.frames.values():
+            is_limited |= frame.budget is not None and frame.budget.seconds is not None
+        if not is_limited:
+            return after
     return replace(
         after, worked=active_seconds(after, at), ticking=at if _is_active(after) else None
     )
@@ -333,13 +337,6 @@ def exhausted_at(now: Continuation) -> datetime | None:
 def is_blocked(now: Continuation) -> bool:
     """Say whether the whole run is blocked, so nothing new starts: paused, or waiting for a grant."""
     return now.paused is not None or any(pending.kind.is_limit for pending in now.pending)
-
-
-def _has_time_limit(now: Continuation) -> bool:
-    for frame in now.frames.values():
-        if frame.budget is not None and frame.budget.seconds is not None:
-            return True
-    return now.budget is not None and now.budget.seconds is not None
 
 
 def _is_active(now: Continuation) -> bool:

@@ -135,21 +135,19 @@ def apply_transfer(now: Continuation, event: TravelEvent, phase: Phase) -> Conti
 
 
 def _without_permission(call: Call) -> Call:
-    if call.state is CallState.UNKNOWN or _was_in_doubt(call):
+    in_doubt = call.state is CallState.UNKNOWN
+    if call.terms is not None and not EFFECT_CLASSES[call.terms.effect].repeats_unasked:
+        # A `write` that was attempted more often than it failed had an unknown outcome.
+        if call.state is CallState.RETRYING:
+            in_doubt = call.attempt > call.failures
+        elif call.state in (CallState.ADMITTED, CallState.GATED):
+            in_doubt = call.attempt > 0
+    if in_doubt:
         return replace(call, state=CallState.UNKNOWN, gate=None, until=None)
     if call.state in _PERMITTED:
         first = unedited(call)
         return Call(id=call.id, tool=call.tool, args=first.args, edited=first.edited)
     return call
-
-
-def _was_in_doubt(call: Call) -> bool:
-    """Return whether a `write` was started with an unknown outcome: it was attempted more often than it failed."""
-    if call.terms is None or EFFECT_CLASSES[call.terms.effect].repeats_unasked:
-        return False
-    if call.state is CallState.RETRYING:
-        return call.attempt > call.failures
-    return call.state in (CallState.ADMITTED, CallState.GATED) and call.attempt > 0
 
 
 # A person may change one value in a fork: an undelivered message, a result of the last turn, arguments, or a reply. The
