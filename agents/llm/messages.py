@@ -38,7 +38,7 @@ from agents.sdk import scripts as texts
 from agents.sdk.spec import FINAL_ANSWER, PIN, AgentSpec, ToolSpec
 from runtime.core.documents.blobs import begins
 from runtime.core.run.continuation import Call
-from runtime.core.values.files import file_of
+from runtime.core.values.json_values import file_of
 from runtime.keyring import sealing
 from runtime.ports import effects
 

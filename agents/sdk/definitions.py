@@ -41,7 +41,7 @@ from runtime.core.values.call_options import (
     RetryPolicy,
 )
 from runtime.core.values.enums import EffectClass, FailureCause, Risk
-from runtime.core.values.files import file_value
+from runtime.core.values.json_values import file_value
 from runtime.core.values.limits import MAX_PLAN_ITEM, MAX_PLAN_ITEMS
 
 __all__ = [

@@ -19,7 +19,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from runtime.core.run.events import BlobRef
-from runtime.core.values.files import MEDIA_TYPES, file_of
+from runtime.core.values.json_values import MEDIA_TYPES, file_of
 from runtime.web.display import as_json, escape_visible, spaces
 from runtime.web.numbers import CURRENCIES, digits, is_number, money
 

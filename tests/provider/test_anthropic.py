@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from agents.endpoints import Endpoint, ProviderKind
 from runtime.core.values.enums import FailureCause
-from runtime.core.values.files import file_value
+from runtime.core.values.json_values import file_value
 from runtime.execution.effects.perform import perform
 from tests.support.files import PNG
 from tests.support.specs import CREATE, MEMORY, MEMORY_LINES, NEWCOMER, Frame

@@ -33,7 +33,7 @@ from runtime.control.external_events import deliver
 from runtime.control.interventions import hold
 from runtime.control.transfer import export_run
 from runtime.core.values.enums import EffectClass
-from runtime.core.values.files import file_value
+from runtime.core.values.json_values import file_value
 from runtime.models import BlobReference, KillSwitch, Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult

@@ -16,7 +16,7 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.requests.argument_changes import ArgumentChange
 from approvals.web.components.preview import Difference, Item
 from runtime.core.run.events import BlobRef
-from runtime.core.values.files import file_of
+from runtime.core.values.json_values import file_of
 from runtime.web.display import as_json
 from runtime.web.markdown import looks_like_markdown, markdown
 from runtime.web.numbers import CURRENCIES, is_number

@@ -27,8 +27,8 @@ from runtime.core.run.events import (
     ToolReturned,
 )
 from runtime.core.values.errors import Unreadable
-from runtime.core.values.files import is_file
 from runtime.core.values.ids import ROOT
+from runtime.core.values.json_values import is_file
 from runtime.core.values.limits import KEPT_INLINE, MAX_REMEMBERED_TEXT, PREVIEW
 
 WITH_CONTENT = (

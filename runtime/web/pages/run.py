@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 
 from runtime.control.access import readable
 from runtime.core.run.continuation import RunStatus
-from runtime.core.values.files import file_of
+from runtime.core.values.json_values import file_of
 from runtime.core.values.limits import MAX_MESSAGE
 from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring

@@ -34,7 +34,7 @@ from agents.sdk.spec import AgentSpec
 from runtime.core.run.events import Proposal
 from runtime.core.values import budgets
 from runtime.core.values.budgets import Rates
-from runtime.core.values.files import file_value
+from runtime.core.values.json_values import file_value
 from tests.support.files import PNG
 from tests.support.people import until
 from tests.support.specs import Frame, Question, handler_of, registry_of, spec_of

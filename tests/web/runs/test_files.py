@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from runtime.core.values.enums import EffectClass
-from runtime.core.values.files import MAX_FILE, file_of, file_value
+from runtime.core.values.json_values import MAX_FILE, file_of, file_value
 from runtime.models import BlobReference
 from runtime.ports.effects import ToolResult
 from tests.support import seeds
