@@ -137,15 +137,15 @@ def opened_args(tool: str, args: Any) -> Any:
         return unseal(args, encode_location(tool, "args"))
     if not isinstance(args, dict):
         return args
-    opened = dict(args)
+    plain = dict(args)
     for name, value in args.items():
         if not is_sealed(value):
             continue
         for location in (encode_location(tool, "args", name), encode_location(tool, HELD, name)):
             if _opens(value, location):
-                opened[name] = unseal(value, location)
+                plain[name] = unseal(value, location)
                 break
-    return opened
+    return plain
 
 
 def is_held(tool: str, name: str, value: Any) -> bool:

@@ -247,7 +247,13 @@ def changes_of(before: Continuation, after: Continuation) -> tuple[StateChange, 
     was, now = _document(before), _document(after)
     changes = list(_compare_item("", "", was, now))
     for name in {**was["frames"], **now["frames"]}:
-        changes += _compare_frame(name, was["frames"].get(name), now["frames"].get(name))
+        earlier, later = was["frames"].get(name), now["frames"].get(name)
+        changes += _compare_item(name, (later or earlier)["agent"], earlier, later)
+        calls, later_calls = _calls(earlier), _calls(later)
+        for call in {**calls, **later_calls} if later else ():
+            tool = (later_calls.get(call) or calls[call])["tool"]
+            place = f"{name}/{call}"
+            changes += _compare_item(place, tool, calls.get(call), later_calls.get(call))
     return tuple(changes)
 
 
@@ -325,18 +331,6 @@ def state_after(run: UUID, position: int) -> StateAt | None:
 def _document(now: Continuation) -> dict[str, Any]:
     document: dict[str, Any] = redact(continuations.document_of(now))
     return document
-
-
-def _compare_frame(
-    name: str, was: dict[str, Any] | None, now: dict[str, Any] | None
-) -> Iterator[StateChange]:
-    agent = (now or was or {})["agent"]
-    yield from _compare_item(name, agent, was, now)
-    before, after = _calls(was), _calls(now)
-    if now is not None:
-        for call in {**before, **after}:
-            tool = (after.get(call) or before[call])["tool"]
-            yield from _compare_item(f"{name}/{call}", tool, before.get(call), after.get(call))
 
 
 def _calls(frame: dict[str, Any] | None) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, get_args
@@ -106,12 +106,19 @@ def failed_calls(runs: Collection[UUID]) -> dict[UUID, int]:
     """Count the calls of each run whose last outcome is a failure. Empty if the page's time is used up."""
     if not runs or time_limits.is_used_up():
         return {}
+    may_tell = Q(body__regex=_PATTERN) | Q(packed__isnull=False)
+    rows = JournalEntry.objects.filter(may_tell, run_id__in=runs)
+    newest = rows.order_by("-run_id", "-position").values_list("run_id", *COLUMNS)[:MAX_ENTRIES]
     last: dict[CallKey, bool] = {}
-    for run, event in _outcome_events(runs):
-        outcome = _outcome(event)
-        if outcome and not isinstance(event, e.FrameClosed):
-            key = CallKey(run=run, frame=event.frame, call=event.call or "")
-            last[key] = outcome.css_class == "danger"
+    for run, *row in reversed(newest):
+        _, body, *_ = unpacked(*row)
+        entry = decoded(body)
+        for event in entry.events if entry else ():
+            if not isinstance(event, _OutcomeEvent) or isinstance(event, e.FrameClosed):
+                continue
+            if (outcome := _outcome(event)) is not None:
+                key = CallKey(run=run, frame=event.frame, call=event.call or "")
+                last[key] = outcome.css_class == "danger"
     return Counter(key.run for key, has_failed in last.items() if has_failed)
 
 
@@ -195,18 +202,6 @@ class _JournalState:
 
     def _now(self, event: e.GateClosed | e.GateDecided) -> Attempt:
         return event.frame, event.call, self.last.get((event.frame, event.call), 0)
-
-
-def _outcome_events(runs: Collection[UUID]) -> Iterator[tuple[UUID, _OutcomeEvent]]:
-    may_tell = Q(body__regex=_PATTERN) | Q(packed__isnull=False)
-    rows = JournalEntry.objects.filter(may_tell, run_id__in=runs)
-    newest = rows.order_by("-run_id", "-position").values_list("run_id", *COLUMNS)[:MAX_ENTRIES]
-    for run, *row in reversed(newest):
-        _, body, *_ = unpacked(*row)
-        entry = decoded(body)
-        for event in entry.events if entry else ():
-            if isinstance(event, _OutcomeEvent):
-                yield run, event
 
 
 def _outcome(event: _OutcomeEvent) -> OutcomeLabel | None:

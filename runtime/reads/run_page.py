@@ -77,7 +77,24 @@ def usage(run: UUID) -> tuple[BudgetUsage, ...]:
 
 def usage_of(now: Continuation) -> tuple[BudgetUsage, ...]:
     """Return the usage of a run in this state. Return nothing if none of its entries can be read or folded."""
-    return tuple(_uses(now, timezone.now())) if now.position else ()
+    if not now.position:
+        return ()
+    seconds = active_seconds(now, timezone.now())
+    budget = now.budget or BudgetLimits()
+    deepest = max((depth_of(frame) + 1 for frame in now.frames), default=0)
+    uses = []
+    for limit in Limit:
+        if limit in _ALWAYS or budget.of(limit) is not None:
+            used = _used(limit, now.spent, seconds, deepest)
+            uses.append(_use(None, now.agent, limit, used, budget, now.spent))
+    for frame in now.frames.values():
+        for limit in Limit:
+            if frame.budget is not None and frame.budget.of(limit) is not None:
+                below = [other for other in now.frames if f"{other}.".startswith(f"{frame.id}.")]
+                levels = max(map(depth_of, below)) - depth_of(frame.id) + 1
+                used = _used(limit, frame.spent, seconds - frame.since, levels)
+                uses.append(_use(frame.id, frame.agent, limit, used, frame.budget, frame.spent))
+    return tuple(uses)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,22 +254,6 @@ class _Reading:
             self._history = RunHistory(trace=self._trace, until=until)
             self._state, self._at = state, now
         return self._history
-
-
-def _uses(now: Continuation, at: datetime) -> Iterator[BudgetUsage]:
-    budget = now.budget or BudgetLimits()
-    deepest = max((depth_of(frame) + 1 for frame in now.frames), default=0)
-    for limit in Limit:
-        if limit in _ALWAYS or budget.of(limit) is not None:
-            used = _used(limit, now.spent, active_seconds(now, at), deepest)
-            yield _use(None, now.agent, limit, used, budget, now.spent)
-    for frame in now.frames.values():
-        for limit in Limit:
-            if frame.budget is not None and frame.budget.of(limit) is not None:
-                below = [other for other in now.frames if f"{other}.".startswith(f"{frame.id}.")]
-                levels = max(map(depth_of, below)) - depth_of(frame.id) + 1
-                used = _used(limit, frame.spent, active_seconds(now, at) - frame.since, levels)
-                yield _use(frame.id, frame.agent, limit, used, frame.budget, frame.spent)
 
 
 def _used(limit: Limit, spent: Spent, seconds: float, levels: int) -> Amount:

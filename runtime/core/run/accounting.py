@@ -171,8 +171,22 @@ def exhausted(
     """List the exhausted limits that a planned or waiting effect would need."""
     if not has_limits(now) or now.phase is not Phase.STARTED or is_blocked(now):
         return ()
+    needs: list[
+        tuple[str, tuple[Limit, ...]]
+    ] = []  # each frame with the limits that its next effect needs
+    for effect in effects:
+        match effect:
+            case CallModel():
+                needs.append((effect.frame, _ASKING))
+            case StartTool():
+                needs.append((effect.frame, _STARTING))
+            case OpenFrame() if effect.parent is not None:
+                needs.append((effect.parent, _OPENING))
+            case _:
+                pass
+    needs += [(wait.frame, _WAITING) for wait in now.retries()]
     limits_by_owner: dict[tuple[str | None, Limit], ExhaustedLimit] = {}
-    for frame, limits in _needed_limits(now, effects):
+    for frame, limits in needs:
         for scope in _owners_of(now, frame):
             for limit in limits:
                 exceeded = _check_limit(now, scope, limit, frame, at)
@@ -189,24 +203,6 @@ def has_limits(now: Continuation) -> bool:
         if frame.budget is not None and frame.budget != NO_LIMITS:
             return True
     return now.budget != NO_LIMITS
-
-
-def _needed_limits(
-    now: Continuation, effects: Sequence[Command]
-) -> Iterator[tuple[str, tuple[Limit, ...]]]:
-    """Yield each frame that would start an effect, with the limits it needs."""
-    for effect in effects:
-        match effect:
-            case CallModel():
-                yield effect.frame, _ASKING
-            case StartTool():
-                yield effect.frame, _STARTING
-            case OpenFrame() if effect.parent is not None:
-                yield effect.parent, _OPENING
-            case _:
-                pass
-    for wait in now.retries():
-        yield wait.frame, _WAITING
 
 
 def _check_limit(

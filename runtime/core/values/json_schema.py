@@ -92,7 +92,24 @@ def describe(rule: Any, schema: Any) -> str:
         target = {
             key: value for key, value in target.items() if key not in ("$ref", "anyOf", "oneOf")
         }
-    return " · ".join(_facts(target, schema))
+    choices = target.get("anyOf") or target.get("oneOf")
+    if isinstance(choices, list):
+        descriptions = [describe(choice, schema) for choice in choices]
+        return " or ".join(dict.fromkeys(text for text in descriptions if text))
+    if isinstance(target.get("enum"), list):
+        return f"one of {', '.join(brief(choice) for choice in target['enum'])}"
+    facts: list[str] = []
+    kind = target.get("type")
+    if kind is not None:
+        kinds = kind if isinstance(kind, list) else [kind]
+        facts.append(" or ".join(map(str, kinds)))
+    if "format" in target:
+        facts.append(str(target["format"]))
+    if "const" in target:
+        facts.append(f"always {brief(target['const'])}")
+    facts += _bounds(target.get("minimum"), target.get("maximum"), "")
+    facts += _bounds(target.get("minLength"), target.get("maxLength"), " characters")
+    return " · ".join(facts)
 
 
 def parts(schema: Any) -> tuple[Property, ...]:
@@ -158,26 +175,6 @@ def _target(rule: Any, schema: Any) -> Mapping[str, Any]:
     name = str(rule.get("$ref", "")).removeprefix("#/$defs/")
     target = schema.get("$defs", {}).get(name) if name and isinstance(schema, dict) else None
     return {**rule, **target} if isinstance(target, dict) else rule
-
-
-def _facts(rule: Mapping[str, Any], schema: Any) -> Iterator[str]:
-    choices = rule.get("anyOf") or rule.get("oneOf")
-    if isinstance(choices, list):
-        descriptions = [describe(choice, schema) for choice in choices]
-        yield " or ".join(dict.fromkeys(text for text in descriptions if text))
-        return
-    if isinstance(rule.get("enum"), list):
-        yield f"one of {', '.join(brief(choice) for choice in rule['enum'])}"
-        return
-    kind = rule.get("type")
-    if kind is not None:
-        yield " or ".join(str(each) for each in kind) if isinstance(kind, list) else str(kind)
-    if "format" in rule:
-        yield str(rule["format"])
-    if "const" in rule:
-        yield f"always {brief(rule['const'])}"
-    yield from _bounds(rule.get("minimum"), rule.get("maximum"), "")
-    yield from _bounds(rule.get("minLength"), rule.get("maxLength"), " characters")
 
 
 def _bounds(low: Any, high: Any, unit: str) -> Iterator[str]:

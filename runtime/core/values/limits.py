@@ -1,6 +1,6 @@
 """The size limits of all inputs, in one place. Every entry point refuses larger input, naming field and limit.
 
-Sizes are bytes of compact JSON or characters of text. `digest.require_json` checks text and numbers themselves;
+Sizes are bytes of compact JSON or characters of text. `json_values.require_json` checks text and numbers themselves;
 JSON_DEPTH and MAX_INTEGER belong to it.
 """
 
