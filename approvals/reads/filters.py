@@ -6,7 +6,7 @@ person decides, `due:1h` the deadline, `older:1d` and `newer:1d` the age. `claim
 `claimed:yes`, `claimed:no` and `handed:me` ask who looks at a request. Quotes keep words together.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Any
@@ -19,6 +19,7 @@ from django.db.models.lookups import IContains
 from django.utils import timezone
 
 from approvals.models import Approval, ApprovalClaim, Handover
+from approvals.reads.approval_views import ApprovalView
 from approvals.rules.policy import ESCALATE, OnExpiry
 from runtime.core.documents import external_call
 from runtime.core.values.enums import GateKind, Risk
@@ -31,6 +32,7 @@ MAX_LENGTH = 200
 _NOW = Func(function="clock_timestamp")
 UNDECIDABLE = "stuck"  # too few people are left to decide
 STEPS = (*OnExpiry, ESCALATE, UNDECIDABLE)
+_OF_PEOPLE = ("claimed", "handed")  # whose requests depend on who searches
 
 
 def condition(text: str, person: str = "") -> Q:
@@ -44,10 +46,7 @@ def condition(text: str, person: str = "") -> Q:
         raise InvalidInput("q", "must not contain a null character")
     search = Q()
     for key, word in terms(text, (*_FIELDS, *_OF_PEOPLE)):
-        if key in _OF_PEOPLE:
-            search &= _OF_PEOPLE[key](word.lower(), person)
-        else:
-            search &= _FIELDS[key](word)
+        search &= _FIELDS[key](word) if key in _FIELDS else _of_person(key, word.lower(), person)
     return search
 
 
@@ -55,6 +54,16 @@ def is_short(text: str) -> bool:
     """Say whether a search finds few requests by another table: those that its person claims or was handed."""
     pairs = terms(text, (*_FIELDS, *_OF_PEOPLE))
     return any(key in _OF_PEOPLE and word.lower() == "me" for key, word in pairs)
+
+
+def names_in(items: Collection[ApprovalView]) -> dict[str, list[str]]:
+    """Return the names in these rows, by the filter that takes them, to be suggested."""
+    names = {
+        "agent": {agent for item in items for agent in item.path[: -1 if item.call else None]},
+        "tool": {item.tool for item in items if item.call},
+        "by": {item.requester for item in items},
+    }
+    return {key: sorted(texts) for key, texts in names.items()}
 
 
 class Agents(Func):
@@ -82,22 +91,19 @@ def _choice(key: str, choices: Sequence[str], word: str) -> Q:
     return Q(**{key: word.lower()})
 
 
-def _claimed(word: str, person: str) -> Q:
-    claims = ApprovalClaim.objects.filter(approval=OuterRef("pk"), until__gt=_NOW)
-    match word:
-        case "me":
-            return _among(ApprovalClaim.objects.filter(person=person, until__gt=_NOW))
-        case "yes":
-            return Q(Exists(claims))
-        case "no":
-            return ~Q(Exists(claims))
-    raise InvalidInput("q", "must have me, yes or no after claimed:")
-
-
-def _handed(word: str, person: str) -> Q:
-    if word != "me":
-        raise InvalidInput("q", "must have me after handed:")
-    return _among(Handover.objects.filter(person=person))
+def _of_person(key: str, word: str, person: str) -> Q:
+    claims = ApprovalClaim.objects.filter(until__gt=_NOW)
+    match key, word:
+        case "claimed", "me":
+            return _among(claims.filter(person=person))
+        case "claimed", "yes":
+            return Q(Exists(claims.filter(approval=OuterRef("pk"))))
+        case "claimed", "no":
+            return ~Q(Exists(claims.filter(approval=OuterRef("pk"))))
+        case "handed", "me":
+            return _among(Handover.objects.filter(person=person))
+    words = "me, yes or no" if key == "claimed" else "me"
+    raise InvalidInput("q", f"must have {words} after {key}:")
 
 
 def _among(rows: QuerySet[Any]) -> Q:
@@ -112,9 +118,6 @@ def _among(rows: QuerySet[Any]) -> Q:
             output_field=BooleanField(),
         )
     )
-
-
-_OF_PEOPLE: Mapping[str, Callable[[str, str], Q]] = {"claimed": _claimed, "handed": _handed}
 
 
 def _next(word: str) -> Q:

@@ -79,7 +79,12 @@ def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = (
         approvals.readable_requests(principal), status=Approval.Status.PENDING
     )
     decidable = pending.filter(approvals.decidable_requests(principal))
-    further = [_searched(principal, view, q) for view, q in searches]
+    further = list[QuerySet[Approval] | None]()
+    for view, q in searches:
+        try:
+            further.append(_pending(principal, view, q))
+        except InvalidInput:
+            further.append(None)
     short = [
         rows is not None and filters.is_short(q)
         for rows, (_, q) in zip(further, searches, strict=True)
@@ -107,13 +112,6 @@ def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = (
             for rows, few in zip(further, short, strict=True)
         ),
     )
-
-
-def _searched(principal: Principal | None, view: View, q: str) -> QuerySet[Approval] | None:
-    try:
-        return _pending(principal, view, q)
-    except InvalidInput:
-        return None
 
 
 def _pending(principal: Principal | None, view: View, q: str) -> QuerySet[Approval]:

@@ -232,40 +232,29 @@ def compared(
     hidden = secret(was) | secret(now)
     if not isinstance(was, dict) or not isinstance(now, dict):
         was, now = {"arguments": was}, {"arguments": now}
-    names = [*now, *(name for name in was if name not in now)]
-    return [
-        ComparedArgument(name=name, difference=ArgumentDifference.HIDDEN, was=(), now=())
-        if name in hidden
-        else _compared(name, was, now, until)
-        for name in names
-    ]
-
-
-def _compared(
-    name: str, was: dict[str, Any], now: dict[str, Any], until: float | None
-) -> ComparedArgument:
-    if name not in was:
-        added = _as_changed(_text(now[name]))
-        return ComparedArgument(name=name, difference=ArgumentDifference.ADDED, was=(), now=added)
-    if name not in now:
-        left_out = _as_changed(_text(was[name]))
-        return ComparedArgument(
-            name=name, difference=ArgumentDifference.LEFT_OUT, was=left_out, now=()
+    rows = list[ComparedArgument]()
+    for name in [*now, *(name for name in was if name not in now)]:
+        before, after = _text(was.get(name, "")), _text(now.get(name, ""))
+        old, new, in_words = _as_changed(before), _as_changed(after), True
+        if name in hidden:
+            difference, old, new = ArgumentDifference.HIDDEN, (), ()
+        elif name not in was:
+            difference, old = ArgumentDifference.ADDED, ()
+        elif name not in now:
+            difference, new = ArgumentDifference.LEFT_OUT, ()
+        elif _json(was[name]) == _json(now[name]):  # as JSON: 1 and true are equal in Python alone
+            difference, old = ArgumentDifference.SAME, (DiffPart(text=after, changed=False),)
+            new = old
+        else:
+            difference = ArgumentDifference.CHANGED
+            is_late = until is not None and monotonic() >= until
+            parts = None if is_late else _parts(before, after)
+            in_words = parts is not None
+            old, new = parts or (old, new)
+        rows.append(
+            ComparedArgument(name=name, difference=difference, was=old, now=new, in_words=in_words)
         )
-    before, after = _text(was[name]), _text(now[name])
-    # Compared as JSON: 1 and true are equal in Python, but not for a tool.
-    if _json(was[name]) == _json(now[name]):
-        text_parts = (DiffPart(text=after, changed=False),)
-        return ComparedArgument(
-            name=name, difference=ArgumentDifference.SAME, was=text_parts, now=text_parts
-        )
-    over = until is not None and monotonic() >= until
-    parts = None if over else _parts(before, after)
-    old, new = parts or (_as_changed(before), _as_changed(after))
-    in_words = parts is not None
-    return ComparedArgument(
-        name=name, difference=ArgumentDifference.CHANGED, was=old, now=new, in_words=in_words
-    )
+    return rows
 
 
 def _parts(was: str, now: str) -> tuple[tuple[DiffPart, ...], tuple[DiffPart, ...]] | None:

@@ -5,7 +5,7 @@ in them.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, timedelta, tzinfo
 from enum import StrEnum
@@ -217,6 +217,7 @@ def show(request: HttpRequest) -> HttpResponse:
         key=lambda row: row.item.decided_at.astimezone(zone).date(),
     )
     days = [list(rows) for _, rows in rows_by_day]
+    deciders = {item.decided_by for item in page.items if item.decided_by}
     typed = {key: request.GET.get(key, "").strip() for key in (*filters.KEYS, "q")}
     parameters = {key: value for key, value in typed.items() if value}
     choices = [  # each value with its label, and whether it is chosen
@@ -238,7 +239,7 @@ def show(request: HttpRequest) -> HttpResponse:
                 "spans": _spans(parameters, zone),
                 "typed": typed,
                 "choices": choices,
-                "names": _names(page.items),
+                "names": {"person": sorted(deciders), **filters.names_in(page.items)},
                 # A browser would empty a field for a day that holds a time.
                 "date_types": {
                     key: "date" if len(typed[key]) in (0, len("2026-11-24")) else "text"
@@ -298,17 +299,6 @@ def _read_criteria(request: HttpRequest, zone: tzinfo, *extra_keys: str) -> Deci
             names = ", ".join((*filters.KEYS, "q"))
             raise InvalidInput(key[:40], f"is not a filter of this list (known are {names})")
     return filters.read_criteria(request.GET.dict(), zone)
-
-
-def _names(items: Sequence[PastDecision]) -> dict[str, list[str]]:
-    """Return the names in these rows, to be suggested for the filters that take one."""
-    names = {
-        "person": {item.decided_by for item in items if item.decided_by},
-        "by": {item.requester for item in items},
-        "agent": {agent for item in items for agent in item.path[: -1 if item.call else None]},
-        "tool": {item.tool for item in items if item.call},
-    }
-    return {key: sorted(texts) for key, texts in names.items()}
 
 
 def decision_rows(

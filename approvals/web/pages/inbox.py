@@ -70,7 +70,6 @@ def inbox(request: HttpRequest) -> HttpResponse:
         "total": counts.mine_text if view == View.MINE else counts.for_others_text,
         "cut": _cut(position, counts),
     }
-
     context |= _list(request, principal, position, counts, frozenset(known_ids))
     if live:
         context["closed"] = lists.closed(principal, known_ids)
@@ -285,21 +284,11 @@ def _views(request: HttpRequest) -> list[Tab]:
 
 def _terms(items: Sequence[ApprovalView]) -> list[str]:
     """Return the filters that make sense for these rows, to be suggested."""
-    names_by_operator = {
-        "agent": {
-            agent for approval in items for agent in approval.path[: -1 if approval.call else None]
-        },
-        "tool": {approval.tool for approval in items if approval.call},
-        "by": {approval.requester for approval in items},
-    }
     terms = [f"risk:{risk}" for risk in Risk]
     terms += ["claimed:me", "claimed:no", "handed:me"]
     terms += [f"kind:{kind}" for kind in sorted({approval.kind for approval in items})]
-    for operator, names in names_by_operator.items():
-        terms += [
-            f'{operator}:"{name}"' if " " in name else f"{operator}:{name}"
-            for name in sorted(names)
-        ]
+    for operator, names in filters.names_in(items).items():
+        terms += [f'{operator}:"{name}"' if " " in name else f"{operator}:{name}" for name in names]
     return terms
 
 
