@@ -120,7 +120,7 @@ def list_allowances(request: Authenticated) -> dict[str, Any]:
 def read_allowance(request: Authenticated, allowance: str) -> dict[str, Any]:
     """Read one allowance with its newest uses."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    row, uses = allowance_list.read_with_uses(_id(allowance), request.auth)
+    row, uses = allowance_list.read_with_uses(id_of(allowance, UnknownAllowance), request.auth)
     return {**_fields(row), "uses": uses}
 
 
@@ -136,15 +136,17 @@ def propose_allowance(request: Authenticated, approval: str, body: AllowanceIn) 
 @router.post("/allowances/{allowance}/confirm", response=AllowanceOut)
 def confirm_allowance(request: Authenticated, allowance: str) -> dict[str, Any]:
     """Put a proposed allowance in force, as the second person."""
-    allowance_changes.confirm(_id(allowance), actor=request.auth)
-    return _fields(allowance_list.read_with_uses(_id(allowance), request.auth)[0])
+    allowance_id = id_of(allowance, UnknownAllowance)
+    allowance_changes.confirm(allowance_id, actor=request.auth)
+    return _fields(allowance_list.read_with_uses(allowance_id, request.auth)[0])
 
 
 @router.post("/allowances/{allowance}/revoke", response=AllowanceOut)
 def revoke_allowance(request: Authenticated, allowance: str, body: RevocationIn) -> dict[str, Any]:
     """Revoke an allowance at once, or withdraw its proposal."""
-    allowance_changes.revoke(_id(allowance), actor=request.auth, reason=body.reason)
-    return _fields(allowance_list.read_with_uses(_id(allowance), request.auth)[0])
+    allowance_id = id_of(allowance, UnknownAllowance)
+    allowance_changes.revoke(allowance_id, actor=request.auth, reason=body.reason)
+    return _fields(allowance_list.read_with_uses(allowance_id, request.auth)[0])
 
 
 def _fields(row: allowance_list.AllowanceRow) -> dict[str, Any]:
@@ -173,10 +175,3 @@ def _fields(row: allowance_list.AllowanceRow) -> dict[str, Any]:
         "revoked_at": allowance.revoked_at,
         "reason": allowance.reason,
     }
-
-
-def _id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError as exc:
-        raise UnknownAllowance from exc

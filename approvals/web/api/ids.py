@@ -2,12 +2,12 @@
 
 from uuid import UUID
 
-from approvals.errors import NotFound
+from approvals.errors import ApprovalError, NotFound
 
 
-def id_of(text: str) -> UUID:
-    """Return the id. Raise NotFound for a text that is none."""
+def id_of(text: str, unknown: type[ApprovalError] = NotFound) -> UUID:
+    """Return the id. Raise the error of an `unknown` one for a text that is none."""
     try:
         return UUID(text)
     except ValueError as exc:
-        raise NotFound from exc
+        raise unknown from exc

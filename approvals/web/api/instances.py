@@ -1,7 +1,7 @@
 """Serves the instances of agents outside in the API, to people. The instances themselves use their own protocol."""
 
 from typing import Annotated, Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
@@ -12,6 +12,7 @@ from approvals.people import instances
 from approvals.people.instances import InstanceView
 from approvals.reads import external_instances
 from approvals.reads.external_instances import InstancePage, InstanceRow
+from approvals.web.api.ids import id_of
 from runtime.errors import InvalidInput
 from runtime.web.requests import Authenticated, Body
 from runtime.web.schemas import fields_of
@@ -79,8 +80,5 @@ def create_instance(request: Authenticated, body: InstanceIn) -> InstanceView:
 def end_instance(request: Authenticated, instance: str) -> dict[str, Any]:
     """End an instance of any person, and cancel its pending requests. Repeating it has no effect."""
     instances.require_provisioner(request.auth)
-    try:
-        instance_id = UUID(instance)
-    except ValueError as exc:
-        raise UnknownInstance from exc
+    instance_id = id_of(instance, UnknownInstance)
     return {"cancelled": external_requests.end(instance=instance_id, actor=request.auth)}
