@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
@@ -124,8 +124,8 @@ def card(preview: Any) -> PreviewCard | None:
     changes = list(_rows(now))
     if compared is not None:
         earlier = list(_rows(compared))
-        removed = [_marked(item, "gone") for item in earlier if item not in changes]
-        present = [item if item in earlier else _marked(item, "new") for item in changes]
+        removed = [replace(item, mark="gone") for item in earlier if item not in changes]
+        present = [item if item in earlier else replace(item, mark="new") for item in changes]
         changes = [*removed, *present]
     these, those = _object(now.get("counts")), _object(before.get("counts"))
     if compared is None:
@@ -169,10 +169,6 @@ def _rows(preview: Mapping[str, Any]) -> Iterator[Item]:
             before=change.get("before"),
             after=change.get("after"),
         )
-
-
-def _marked(item: Item, mark: Mark) -> Item:
-    return Item(text=item.text, before=item.before, after=item.after, mark=mark)
 
 
 def _differences(before: Any, after: Any, name: str = "") -> Iterator[Difference]:

@@ -29,7 +29,6 @@ from approvals.web import list_position as places
 from approvals.web.request.request_page import ExtensionForm, teamwork_context, to_page
 from runtime.core.values.limits import MAX_INQUIRIES, MAX_INQUIRY, MAX_MESSAGE
 from runtime.errors import InvalidInput, RunEnded, TooManyUndelivered
-from runtime.ports.access import Actor
 from runtime.reads.inquiries import list_for_gate
 from runtime.web.requests import form_text
 
@@ -39,7 +38,7 @@ from runtime.web.requests import form_text
 def claim(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Claim the request for ten minutes."""
     try:
-        teamwork.claim(approval_id=approval_id, actor=_actor(request))
+        teamwork.claim(approval_id=approval_id, actor=principals.actor_of(request.user))
         messages.success(request, "Claimed: others see for 10 minutes that you look at it.")
     except (AlreadyClaimed, AlreadyDecided, AlreadyCancelled, Expired) as exc:
         messages.error(request, exc.detail)
@@ -50,7 +49,7 @@ def claim(request: HttpRequest, approval_id: UUID) -> HttpResponse:
 @login_required
 def release(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Release the request."""
-    teamwork.release(approval_id=approval_id, actor=_actor(request))
+    teamwork.release(approval_id=approval_id, actor=principals.actor_of(request.user))
     messages.success(request, "Released.")
     return to_page(request, approval_id)
 
@@ -59,7 +58,7 @@ def release(request: HttpRequest, approval_id: UUID) -> HttpResponse:
 @login_required
 def comment(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Add a comment, or show the form again with its text and the error."""
-    actor, text = _actor(request), form_text(request.POST, "text")
+    actor, text = principals.actor_of(request.user), form_text(request.POST, "text")
     try:
         teamwork.add_comment(approval_id=approval_id, text=text, actor=actor)
     except InvalidInput as exc:
@@ -74,7 +73,7 @@ def comment(request: HttpRequest, approval_id: UUID) -> HttpResponse:
 @login_required
 def hand_over(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Show the form of a hand-over, or hand the request over."""
-    actor, problem = _actor(request), None
+    actor, problem = principals.actor_of(request.user), None
     approval = approval_views.approval(approval_id, actor=actor)
     if request.method == "POST":
         to, note = request.POST.get("to", ""), form_text(request.POST, "note")
@@ -109,7 +108,7 @@ def hand_over(request: HttpRequest, approval_id: UUID) -> HttpResponse:
 @login_required
 def extend(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Extend the deadline, or show the form again with its texts and the error."""
-    actor, zone = _actor(request), timezone.get_current_timezone()
+    actor, zone = principals.actor_of(request.user), timezone.get_current_timezone()
     approval = approval_views.approval(approval_id, actor=actor)
     form = ExtensionForm(approval, request.POST)
     try:
@@ -127,7 +126,9 @@ def extend(request: HttpRequest, approval_id: UUID) -> HttpResponse:
 @login_required
 def here(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Record that the reader has the page open, and answer with what the page says of other people."""
-    approval = teamwork.record_presence(approval_id=approval_id, actor=_actor(request))
+    approval = teamwork.record_presence(
+        approval_id=approval_id, actor=principals.actor_of(request.user)
+    )
     values = {
         "approval": approval,
         "status": approval.status,
@@ -224,7 +225,3 @@ def _frame(request: HttpRequest, approval: approval_views.ApprovalView) -> dict[
         "max_comment": teamwork.MAX_COMMENT,
         "status": approval.status,
     }
-
-
-def _actor(request: HttpRequest) -> Actor:
-    return principals.actor_of(request.user)
