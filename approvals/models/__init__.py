@@ -22,8 +22,12 @@ from approvals.models.approvals import (
     OF_CALL,
     ROOT_AGENT,
     Approval,
+    ApprovalClaim,
     ApprovalOutcome,
+    ApprovalViewer,
+    Comment,
     DailyDecisions,
+    Handover,
     ReviewTime,
     ToolSchema,
     Vote,
@@ -44,7 +48,6 @@ from approvals.models.outbox import (
     Subscription,
 )
 from approvals.models.signed import AuditEntry, AuditHead
-from approvals.models.teamwork import ApprovalClaim, ApprovalViewer, Comment, Handover
 
 __all__ = [
     "ASKING_AGENT",
