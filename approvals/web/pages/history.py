@@ -218,6 +218,7 @@ def show(request: HttpRequest) -> HttpResponse:
     )
     days = [list(rows) for _, rows in rows_by_day]
     deciders = {item.decided_by for item in page.items if item.decided_by}
+    names = {"person": sorted(deciders), **filters.names_in(page.items)}
     typed = {key: request.GET.get(key, "").strip() for key in (*filters.KEYS, "q")}
     parameters = {key: value for key, value in typed.items() if value}
     choices = [  # each value with its label, and whether it is chosen
@@ -239,7 +240,7 @@ def show(request: HttpRequest) -> HttpResponse:
                 "spans": _spans(parameters, zone),
                 "typed": typed,
                 "choices": choices,
-                "names": {"person": sorted(deciders), **filters.names_in(page.items)},
+                "names": {name: names[name] for name in filters.NAMES},
                 # A browser would empty a field for a day that holds a time.
                 "date_types": {
                     key: "date" if len(typed[key]) in (0, len("2026-11-24")) else "text"
