@@ -57,10 +57,18 @@ class Kept:
         try:
             if self.room is None:
                 raise PermissionError
-            _write(self.room, token.encode())
+            with open(self.room, "r+b", closefd=False) as file:
+                file.write(token.encode())  # over the reserved bytes, which are given back
+                file.truncate()
+                file.flush()
+                os.fsync(self.room)
             if self.path.read_text().strip() == sent:
                 _name_sibling(self.path, "new").replace(self.path)
-                _sync(self.path.parent)
+                folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
         except (OSError, UnicodeError) as exc:
             log.error(
                 "Credential %s: the server replaced its refresh token, and %s cannot be written: %s."
@@ -129,22 +137,6 @@ def _open_private(path: Path) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     os.fchmod(descriptor, 0o600)
     return descriptor
-
-
-def _write(room: int, text: bytes) -> None:
-    with open(room, "r+b", closefd=False) as file:
-        file.write(text)  # over the reserved bytes, which are given back afterwards
-        file.truncate()
-        file.flush()
-        os.fsync(room)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _wait(lock: int, name: str, until: float) -> None:

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from agents.catalogue import published as catalogue
-from agents.catalogue.versions import PublishedVersion, changes
+from agents.catalogue.versions import changes
 from agents.models import AgentVersion, PublishedAgent
 from agents.sdk.spec import GATEWAY, PIN
 from runtime.core.documents import external_call
@@ -114,29 +114,23 @@ def versions(name: str, limit: int, *, wordings: bool) -> tuple[VersionView, ...
     parsed = [catalogue.version_of(row) for row in rows[: limit + 1]]
     intact = [version for version in parsed if version is not None]
     live = live_versions(ALIVE).get(name, frozenset())
-    return tuple(
-        VersionView(
+    views = []
+    for version, before in zip_longest(intact[:limit], intact[1 : limit + 1]):
+        listed = differences(changes(before.definition, version.definition)) if before else ()
+        if not wordings:
+            listed = tuple(
+                replace(each, lines=(), cut=False) if each.part == "instructions" else each
+                for each in listed
+            )
+        view = VersionView(
             fingerprint=version.fingerprint,
             published_at=version.published_at,
             has_workers=version.fingerprint in live,
-            differences=_differences(before, version, wordings) if before else (),
+            differences=listed,
             is_first=before is None,
         )
-        for version, before in zip_longest(intact[:limit], intact[1 : limit + 1])
-        if version is not None
-    )
-
-
-def _differences(
-    before: PublishedVersion, after: PublishedVersion, wordings: bool
-) -> tuple[VersionDifference, ...]:
-    listed = differences(changes(before.definition, after.definition))
-    if wordings:
-        return listed
-    return tuple(
-        replace(each, lines=(), cut=False) if each.part == "instructions" else each
-        for each in listed
-    )
+        views.append(view)
+    return tuple(views)
 
 
 def published() -> tuple[AgentView, ...]:

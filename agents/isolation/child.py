@@ -21,7 +21,18 @@ MARGIN = 5.0  # seconds past the deadline until the kernel ends a call that the 
 
 def main() -> None:
     """Make calls until the worker closes the pipe."""
-    requests, out = _pipes()
+    from agents.isolation.processes import OUT
+
+    # Tools and their children can use neither the queue of requests nor the pipe for outcomes.
+    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    incoming = os.fdopen(os.dup(0), "rb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    number = int(os.environ.pop(OUT))
+    os.set_inheritable(number, False)
+    threading.Thread(target=_listen, args=[incoming, requests.put], daemon=True).start()
+    out = os.fdopen(number, "wb", buffering=0)
     sys.stdout, sys.stderr = MaskedStream(sys.stdout), MaskedStream(sys.stderr)
     import django
 
@@ -32,21 +43,6 @@ def main() -> None:
     while True:
         message = json.loads(requests.get())
         out.write(json.dumps(_perform(message)).encode() + b"\n")
-
-
-def _pipes() -> tuple["queue.SimpleQueue[bytes]", IO[bytes]]:
-    """Return the queue of requests and the pipe for outcomes. Tools and their children cannot use either."""
-    from agents.isolation.processes import OUT
-
-    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    incoming = os.fdopen(os.dup(0), "rb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    number = int(os.environ.pop(OUT))
-    os.set_inheritable(number, False)
-    threading.Thread(target=_listen, args=[incoming, requests.put], daemon=True).start()
-    return requests, os.fdopen(number, "wb", buffering=0)
 
 
 def _listen(incoming: IO[bytes], put: Callable[[bytes], None]) -> None:

@@ -305,22 +305,19 @@ def _problem_of(server: McpServer, exchange: Exchange, problem: BaseException) -
         cause = FailureCause.LIMIT if exchange.status == 429 else FailureCause.PROVIDER
         return NotDone(text, after=retry_after_seconds(exchange.retry_after), cause=cause)
     if not exchange.sent:
-        return NotDone(text, cause=_cause_of(problem))
+        match problem:
+            case TimeoutError():
+                cause = FailureCause.TIME
+            case TransportError():
+                cause = FailureCause.NETWORK
+            case OSError():
+                cause = FailureCause.SETUP
+            case _:
+                cause = FailureCause.PROVIDER
+        return NotDone(text, cause=cause)
     is_refusal = isinstance(problem, MCPError) and problem.code in _REFUSALS
     if is_refusal or 400 <= exchange.status < 500:
         return ToolError(text)
     if isinstance(problem, TimeoutError):
         return TimeoutError(text)
     return ConnectionError(text) if isinstance(problem, TransportError) else RuntimeError(text)
-
-
-def _cause_of(problem: BaseException) -> FailureCause:
-    match problem:
-        case TimeoutError():
-            return FailureCause.TIME
-        case TransportError():
-            return FailureCause.NETWORK
-        case OSError():
-            return FailureCause.SETUP
-        case _:
-            return FailureCause.PROVIDER

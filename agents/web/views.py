@@ -277,7 +277,35 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
         return _page(request, StartForm(agent), refusal=exc)
     if request.method != "POST":
         return _page(request, StartForm(agent))
-    return _start_run(request, StartForm(agent, request.POST))
+    form = StartForm(agent, request.POST)
+    if not form.is_valid():
+        return _page(request, form, status=422)
+    values = form.cleaned_data
+    try:
+        run = start_once(
+            form=_number(request),
+            agent=agent.name,
+            input=values[WHOLE],
+            business_key=values["business_key"] or None,
+            actor=actor_of(request),
+            budget=form.budget,
+            thread=values["thread"] or None,
+        )
+    except UnknownAgent as exc:
+        raise Http404 from exc
+    except Forbidden as exc:
+        return _page(request, form, refusal=exc)
+    except BusinessKeyConflict as exc:
+        problem = "has started a run with another input already; choose another, or leave it empty"
+        form.add_error("business_key", problem)
+        return _page(request, form, status=exc.status)
+    except InvalidInput as exc:
+        form.add_error(exc.field if exc.field in form.fields else "business_key", exc.detail)
+        return _page(request, form, status=422)
+    except NotJson as exc:
+        form.add_error("business_key", exc.detail)
+        return _page(request, form, status=422)
+    return redirect("run", run=run)
 
 
 def _list(
@@ -302,37 +330,6 @@ def _matches(words: list[str], *texts: str) -> bool:
     """Tell whether every word occurs in one of the texts."""
     searched = "\n".join(texts).lower()
     return all(word in searched for word in words)
-
-
-def _start_run(request: HttpRequest, form: StartForm) -> HttpResponse:
-    if not form.is_valid():
-        return _page(request, form, status=422)
-    values = form.cleaned_data
-    try:
-        run = start_once(
-            form=_number(request),
-            agent=form.agent.name,
-            input=values[WHOLE],
-            business_key=values["business_key"] or None,
-            actor=actor_of(request),
-            budget=form.budget,
-            thread=values["thread"] or None,
-        )
-    except UnknownAgent as exc:
-        raise Http404 from exc
-    except Forbidden as exc:
-        return _page(request, form, refusal=exc)
-    except BusinessKeyConflict as exc:
-        problem = "has started a run with another input already; choose another, or leave it empty"
-        form.add_error("business_key", problem)
-        return _page(request, form, status=exc.status)
-    except InvalidInput as exc:
-        form.add_error(exc.field if exc.field in form.fields else "business_key", exc.detail)
-        return _page(request, form, status=422)
-    except NotJson as exc:
-        form.add_error("business_key", exc.detail)
-        return _page(request, form, status=422)
-    return redirect("run", run=run)
 
 
 def _page(

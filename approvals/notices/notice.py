@@ -178,7 +178,12 @@ def _entry(approval: Approval, content: NoticeChannel.Detail, note: str) -> Noti
         text = f"{label}: {_plain(approval.sentence)}"
     lines = [f"{note}: {text}" if note else text]
     if content == NoticeChannel.Detail.ARGUMENTS and not approval.is_question:
-        lines += _arguments(approval)
+        args = sealing.redacted_args(approval.tool, verification.arguments(approval))
+        secret = json_schema.write_only(json.loads(snapshot.text_of(approval.schema)))
+        for name, value in list(args.items())[:MAX_ARGUMENTS] if isinstance(args, dict) else ():
+            text = value if isinstance(value, str) else json.dumps(value)
+            text = sealing.REDACTED if name in secret else text
+            lines.append(_plain(f"{name}: {text}", MAX_ARGUMENT))
     if approval.expires_at:
         lines.append(f"Expires {approval.expires_at:%Y-%m-%d %H:%M} UTC")
     return NoticeEntry(
@@ -187,19 +192,6 @@ def _entry(approval: Approval, content: NoticeChannel.Detail, note: str) -> Noti
         request=str(approval.pk),
         digest=approval.approval_digest,
     )
-
-
-def _arguments(approval: Approval) -> list[str]:
-    """Return a line for each argument that is no secret: by its seal, or by the schema of the tool."""
-    args = sealing.redacted_args(approval.tool, verification.arguments(approval))
-    if not isinstance(args, dict):
-        return []
-    hidden = json_schema.write_only(json.loads(snapshot.text_of(approval.schema)))
-    visible = {name: sealing.REDACTED if name in hidden else value for name, value in args.items()}
-    return [
-        _plain(f"{name}: {value if isinstance(value, str) else json.dumps(value)}", MAX_ARGUMENT)
-        for name, value in list(visible.items())[:MAX_ARGUMENTS]
-    ]
 
 
 def _plain(text: str, maximum: int = MAX_SENTENCE) -> str:

@@ -181,33 +181,30 @@ def _read(users: QuerySet[User], reader: str | None = None) -> list[Person]:
     assignment_rows = assignments.latest(rows)
     hands = assignments.hands(reader) if reader else frozenset()
     at = clock.now()
-    return [
-        Person(
+    persons = []
+    for row in rows:
+        groups = sorted(group.name for group in row.groups.all())
+        tokens = sorted(row.tokens.all(), key=lambda token: token.created_at, reverse=True)
+        tokens.sort(key=lambda token: not token.is_valid)
+        used = (token.last_used_at for token in tokens)
+        times = (row.last_login, getattr(row, "last_decision", None), *used)
+        person = Person(
             username=row.username,
             full_name=row.get_full_name(),
             email=row.email,
             has_password=row.has_usable_password(),
-            last_active=_last_active(row),
-            groups=tuple(sorted(group.name for group in row.groups.all())),
+            last_active=max((time for time in times if time is not None), default=None),
+            groups=tuple(groups),
             active=row.is_active,
             last_login=row.last_login,
-            tokens=_token_views(list(row.tokens.all())),
+            tokens=tuple(tokens),
             rights=tuple(
                 _right(name, assignment_rows.get((row.pk, name)), row, hands, at)
-                for name in (
-                    assignments.CREDENTIAL,
-                    *sorted(group.name for group in row.groups.all()),
-                )
+                for name in (assignments.CREDENTIAL, *groups)
             ),
         )
-        for row in rows
-    ]
-
-
-def _last_active(person: User) -> datetime | None:
-    used = (token.last_used_at for token in person.tokens.all())
-    times = (person.last_login, getattr(person, "last_decision", None), *used)
-    return max((at for at in times if at is not None), default=None)
+        persons.append(person)
+    return persons
 
 
 def _right(
@@ -238,11 +235,6 @@ def _right(
         and bool(reader_hands)
         and assignments.is_second(reader_hands, row),
     )
-
-
-def _token_views(tokens: list[Token]) -> tuple[Token, ...]:
-    tokens.sort(key=lambda token: token.created_at, reverse=True)
-    return tuple(sorted(tokens, key=lambda token: not token.is_valid))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

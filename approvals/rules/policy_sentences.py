@@ -242,7 +242,7 @@ def _dump(document: Any) -> str:
 
 def _settings(rule: Rule) -> dict[str, Any]:
     """Return the settings of a rule that are not the default, by their names in YAML."""
-    match = {"tool": rule.tools, "agent": rule.agents, "risk": rule.risks}
+    match = {"tool": sorted(rule.tools), "agent": sorted(rule.agents), "risk": sorted(rule.risks)}
     stages = [
         dict(
             _without_empty(
@@ -256,7 +256,11 @@ def _settings(rule: Rule) -> dict[str, Any]:
     return dict(
         _without_empty(
             name=rule.name,
-            match={name: _one_or_all(sorted(names)) for name, names in match.items() if names},
+            match={
+                name: names[0] if len(names) == 1 else names
+                for name, names in match.items()
+                if names
+            },
             when=rule.when,
             approval="required" if rule.approval else None,
             risk=None if rule.risk is None else str(rule.risk),
@@ -291,7 +295,3 @@ def _on_expiry(rule: Rule) -> Any:
 def _without_empty(**settings: Any) -> Iterator[tuple[str, Any]]:
     """Leave out empty settings."""
     return ((name, value) for name, value in settings.items() if value not in (None, "", [], {}))
-
-
-def _one_or_all(names: Sequence[str]) -> str | list[str]:
-    return names[0] if len(names) == 1 else [*names]

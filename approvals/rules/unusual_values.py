@@ -173,10 +173,6 @@ def _of_value(path: ArgumentPath, value: Value, past: Past) -> UnusualValue | No
         return make_unusual_value(
             path, UnusualKind.LOOK_ALIKE, f"looks like {quoted(like)}, but is not", text
         )
-    return _of_share(path, value, past)
-
-
-def _of_share(path: ArgumentPath, value: Value, past: Past) -> UnusualValue | None:
     count, usually = past.counts[value], f" Usually {_listed(past)}." if past.usual else ""
     if count == 0:
         if not past.repeats:

@@ -236,16 +236,7 @@ def verify(run: UUID) -> int:
             seal = macs.Seal(mac=head.mac, key_id=head.key_id)
             if not macs.verify(purposes.AUDIT, seal, *_head_parts(entry), short=True):
                 raise BrokenChain(run, count, "is not the row that was counted as the last")
-    _check_head(run, head, count)
-    for approval_id, status in approval_ids:
-        act = "requested" if status == Approval.Status.PENDING else status
-        if (f"request {approval_id}", act) not in acts:
-            raise BrokenChain(run, count + 1, f"is missing: request {approval_id} is {status}")
-    return count
-
-
-def _check_head(run: UUID, head: AuditHead | None, count: int) -> None:
-    """Raise BrokenChain unless the chain has the rows that its head counts, and those added since it was read."""
+    # The chain has the rows that its head counts, and those added since it was read.
     if head is not None and not 0 < head.seq <= count:
         raise BrokenChain(run, count + 1, f"is missing: {head.seq} rows were written")
     counted = AuditHead.objects.filter(run_id=run).values_list("seq", flat=True).first()
@@ -253,6 +244,11 @@ def _check_head(run: UUID, head: AuditHead | None, count: int) -> None:
         raise BrokenChain(run, count + 1, "may be missing: the number of rows was deleted")
     if counted is not None and counted < count:
         raise BrokenChain(run, counted + 1, "was not counted")
+    for approval_id, status in approval_ids:
+        act = "requested" if status == Approval.Status.PENDING else status
+        if (f"request {approval_id}", act) not in acts:
+            raise BrokenChain(run, count + 1, f"is missing: request {approval_id} is {status}")
+    return count
 
 
 def _seal_head(entry: AuditEntry) -> macs.Seal:

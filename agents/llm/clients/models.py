@@ -57,6 +57,8 @@ def find_refused(exc: ModelAPIError, model: Model, refused: frozenset[str]) -> s
 def _openai(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:
     from openai import DefaultAsyncHttpxClient
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings
+    from pydantic_ai.providers import infer_provider_class
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
     from agents.llm.clients.openai_client import Client
 
@@ -70,23 +72,19 @@ def _openai(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:
     if not is_openai and endpoint.kind not in (ProviderKind.AZURE, ProviderKind.BEDROCK):
         habits |= WITHOUT["max_completion_tokens"]
         habits |= WITHOUT["strict"] if endpoint.kind is ProviderKind.GEMINI else {}
+    # The class by which the model layer knows this provider's models.
+    provider: Provider[AsyncOpenAI]
+    if endpoint.is_compatible or endpoint.kind in (ProviderKind.BEDROCK, ProviderKind.GEMINI):
+        provider = OpenAICompatibleProvider(endpoint.name, openai_client=client)
+    else:
+        make: Callable[..., Provider[AsyncOpenAI]] = infer_provider_class(endpoint.kind)
+        provider = make(openai_client=client)
     return OpenAIChatModel(
         model,
-        provider=_provider(endpoint, client),
+        provider=provider,
         profile=cast("ModelProfile", habits | profile),
         settings=OpenAIChatModelSettings(openai_continuous_usage_stats=True),
     )
-
-
-def _provider(endpoint: Endpoint, client: "AsyncOpenAI") -> "Provider[AsyncOpenAI]":
-    """Choose the class by which the model layer knows this provider's models."""
-    from pydantic_ai.providers import infer_provider_class
-    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
-
-    if endpoint.is_compatible or endpoint.kind in (ProviderKind.BEDROCK, ProviderKind.GEMINI):
-        return OpenAICompatibleProvider(endpoint.name, openai_client=client)
-    make: Callable[..., Provider[AsyncOpenAI]] = infer_provider_class(endpoint.kind)
-    return make(openai_client=client)
 
 
 def _anthropic(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:
