@@ -65,7 +65,7 @@ def load(modules: Iterable[str], folder: str = "") -> Registry:
     return configured.registry
 
 
-def survey(modules: Iterable[str], folder: str = "") -> Survey:
+def survey(modules: Iterable[str], folder: str) -> Survey:
     """Load modules like `load`, but continue after a mistake."""
     if folder and folder not in sys.path:
         sys.path.append(folder)

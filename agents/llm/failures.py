@@ -100,7 +100,7 @@ _PROBLEMS: dict[FailureCause, dict[type[Exception] | UnionType, str]] = {
 }
 
 
-def require_whole(reply: ModelResponse, *, as_text: bool = False, may_be_cut: bool = False) -> None:
+def require_whole(reply: ModelResponse, *, as_text: bool, may_be_cut: bool) -> None:
     """Raise BrokenOff or Unusable unless the reply is whole and has a call or, `as_text`, a text.
 
     It `may_be_cut` where its beginning is of use too.

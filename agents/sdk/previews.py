@@ -35,8 +35,16 @@ class Preview:
 
 def serialize_preview(preview: Preview) -> dict[str, Any]:
     """Return the parts of a preview that say something, as JSON."""
-    parts = {name: _plain(getattr(preview, name)) for name in PARTS}
-    return {name: part for name, part in parts.items() if part}
+    parts = {}
+    for name in PARTS:
+        value = getattr(preview, name)
+        if isinstance(value, Mapping):
+            value = dict(value)
+        elif not isinstance(value, str):
+            value = [asdict(row) if isinstance(row, PreviewChange) else row for row in value]
+        if value:
+            parts[name] = value
+    return parts
 
 
 def material(parts: Mapping[str, Any], ignored: Sequence[str]) -> str:
@@ -50,11 +58,3 @@ def material(parts: Mapping[str, Any], ignored: Sequence[str]) -> str:
     if changes := relevant.get("changes"):
         relevant["changes"] = [row for row in changes if f"changes.{row['what']}" not in ignored]
     return sha256_of(relevant)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping):
-        return dict(value)
-    return [asdict(row) if isinstance(row, PreviewChange) else row for row in value]

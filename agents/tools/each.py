@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, create_model
 from agents.errors import DefinitionError
 from agents.sdk import agent as define
 from agents.sdk import mistakes
-from agents.sdk.scripts import Reply, Result, Script, Turn, answer, call, script, together
+from agents.sdk.scripts import Reply, Script, Turn, answer, call, script, together
 from agents.sdk.spec import AgentSpec
 from runtime.core.values.json_values import canonical
 from runtime.core.values.limits import MAX_ITEMS, plain, size_of
@@ -96,21 +96,23 @@ def _script(agent: str) -> Script:
             return together(*(call(agent, **item) for item in remaining))
         by_name = dict(zip(dict.fromkeys(names), results, strict=True))
         share = MAX_RESULTS // len(names)
-        outcomes = [_outcome(n, by_name[name], share) for n, name in enumerate(names, start=1)]
+        outcomes = []
+        for number, name in enumerate(names, start=1):
+            result = by_name[name]
+            content = result.content
+            if not result.ok:
+                outcome = Outcome(item=number, error=cut_text(plain(result.why), share))
+            elif size_of(content) <= share:
+                outcome = Outcome(item=number, result=content)
+            else:
+                is_text = isinstance(content, str)
+                text = content if is_text else json.dumps(content, ensure_ascii=False)
+                outcome = Outcome(item=number, result=cut_text(text, share), cut=True)
+            outcomes.append(outcome)
         return answer(Outcomes(outcomes=outcomes))
 
     work.__qualname__ = for_each.__name__
     return script(work)
-
-
-def _outcome(number: int, result: Result, share: int) -> Outcome:
-    if not result.ok:
-        return Outcome(item=number, error=cut_text(plain(result.why), share))
-    if size_of(result.content) <= share:
-        return Outcome(item=number, result=result.content)
-    content = result.content
-    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-    return Outcome(item=number, result=cut_text(text, share), cut=True)
 
 
 def cut_text(text: str, share: int) -> str:

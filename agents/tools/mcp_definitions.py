@@ -52,9 +52,9 @@ class McpServer:
 def server_of(
     server: str | Sequence[str],
     *,
-    headers: Mapping[str, str] | None = None,
-    variables: Mapping[str, str] | None = None,
-    private: bool = False,
+    headers: Mapping[str, str] | None,
+    variables: Mapping[str, str] | None,
+    private: bool,
 ) -> McpServer:
     """Return the server of a URL or a command. Raise DefinitionError."""
     if not isinstance(server, str):

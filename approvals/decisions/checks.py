@@ -155,7 +155,7 @@ def unshown(unreadable: Sequence[int]) -> str:
 
 
 def check_confirmed(
-    approval: Approval, verdict: Verdict, confirmation_text: object, edited: Edit | None = None
+    approval: Approval, verdict: Verdict, confirmation_text: object, edited: Edit | None
 ) -> None:
     """Raise InvalidInput unless a person who starts a call at high risk repeats the name of its object."""
     if confirmation_text is not None and not isinstance(confirmation_text, str):

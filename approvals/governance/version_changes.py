@@ -290,7 +290,15 @@ def decider(
         rows = connection.execute(_READ, parameters).fetchall()
     for steered, rights, *values in rows:
         row = VersionDecision(**dict(zip(_NAMES, values, strict=True)))
-        if _counts(row, rights, requester, merge_people(origin, approval_rows.texts(steered))):
+        at = row.at if isinstance(row.at, datetime) else None
+        if at is None or not signed_rows.is_valid(row):
+            log.error("A decision on versions of %s is not the one that was signed", row.agent)
+            continue
+        principal = principals.from_rights(
+            Actor(person=row.by), rights, clock.to_utc(at), past=True
+        )
+        people = merge_people(origin, approval_rows.texts(steered))
+        if refusal(principal, requester=requester, origin=people) is None:
             return row.by
     return None
 
@@ -313,15 +321,3 @@ def refusal(
         rule=None,
     )
     return approvals.denial(principal, approval)
-
-
-def _counts(
-    row: VersionDecision, rights: str | None, requester: str, origin: Collection[str]
-) -> bool:
-    at = row.at if isinstance(row.at, datetime) else None
-    if at is None or not signed_rows.is_valid(row):
-        log.error("A decision on versions of %s is not the one that was signed", row.agent)
-        return False
-    actor = Actor(person=row.by)
-    principal = principals.from_rights(actor, rights, clock.to_utc(at), past=True)
-    return refusal(principal, requester=requester, origin=origin) is None

@@ -106,7 +106,7 @@ class PeoplePage:
 
 
 def people_page(
-    search: str = "", *, selected: str | None = None, reader: str | None = None
+    search: str, *, selected: str | None = None, reader: str | None = None
 ) -> PeoplePage:
     """List people who match `search`, and always the person `selected`, for the admin `reader`.
 

@@ -106,7 +106,11 @@ def change(
         _lock_key(f"{instance} {tokens.hash_secret(key)}")
         earlier = _read(instance, actor).updates.get(tokens.hash_secret(key))
         if earlier is not None:
-            return _repeated(instance, earlier, fingerprint)
+            if earlier["fingerprint"] != fingerprint:
+                raise IdempotencyConflict
+            sent = earlier.get("webhook")
+            first = Webhook(url=sent[0], registration_id=sent[1]) if sent else None
+            return InstanceView(id=instance, name=earlier["name"], webhook=first)
         if isinstance(webhook, Webhook):
             _verify(webhook, instance, actor)
         row = _read(instance, actor, locks=True)
@@ -223,15 +227,6 @@ def _read(
 def _view(instance: Instance, **fields: Any) -> InstanceView:
     webhook = instance_webhooks.find(instance)
     return InstanceView(id=instance.id, name=instance.name, webhook=webhook, **fields)
-
-
-def _repeated(instance: UUID, earlier: dict[str, Any], fingerprint: str) -> InstanceView:
-    """Return the first answer to a change. Raise IdempotencyConflict if its fields differ."""
-    if earlier["fingerprint"] != fingerprint:
-        raise IdempotencyConflict
-    sent = earlier.get("webhook")
-    webhook = Webhook(url=sent[0], registration_id=sent[1]) if sent else None
-    return InstanceView(id=instance, name=earlier["name"], webhook=webhook)
 
 
 def _verify(webhook: Webhook, instance: UUID, actor: Actor) -> None:

@@ -94,7 +94,19 @@ def compare(before: Policy, after: Policy) -> tuple[RuleChange, ...]:
     before_order = [rule.name for rule in before.rules if rule.name in names]
     after_order = [rule.name for rule in after.rules if rule.name in old]
     moved = {name for name, other in zip(after_order, before_order, strict=True) if name != other}
-    changes = [_change(old.get(rule.name), rule, moved=rule.name in moved) for rule in after.rules]
+    changes = []
+    for rule in after.rules:
+        old_rule, is_moved, until_now = old.get(rule.name), rule.name in moved, ""
+        if old_rule is None:
+            state = RuleState.NEW
+        elif old_rule != rule:
+            state = RuleState.CHANGED_AND_MOVED if is_moved else RuleState.CHANGED
+            until_now = describe(old_rule)
+        else:
+            state = RuleState.MOVED if is_moved else RuleState.SAME
+        sentence = describe(rule)
+        change = RuleChange(name=rule.name, sentence=sentence, state=state, before=until_now)
+        changes.append(change)
     removed = [
         RuleChange(name=rule.name, sentence=describe(rule), state=RuleState.REMOVED)
         for rule in before.rules
@@ -115,18 +127,6 @@ def condition(text: str) -> str:
         for name, operator, value in re.findall(_COMPARISON, text)
     )
     return f" where {' and '.join(comparisons)}"
-
-
-def _change(before: Rule | None, after: Rule, *, moved: bool) -> RuleChange:
-    sentence, until_now = describe(after), ""
-    if before is None:
-        state = RuleState.NEW
-    elif before != after:
-        state = RuleState.CHANGED_AND_MOVED if moved else RuleState.CHANGED
-        until_now = describe(before)
-    else:
-        state = RuleState.MOVED if moved else RuleState.SAME
-    return RuleChange(name=after.name, sentence=sentence, state=state, before=until_now)
 
 
 def _stage(stage: Stage) -> str:

@@ -297,7 +297,7 @@ def _is_long(*texts: str) -> bool:
     return min(map(len, texts)) >= MIN_NEAR
 
 
-def find_unusual_characters(args: Any, *, limit: int = MAX_CHARACTERS) -> Iterator[UnusualValue]:
+def find_unusual_characters(args: Any, *, limit: int) -> Iterator[UnusualValue]:
     """List characters that are invisible, or look like others, within the first `limit` characters of all arguments."""
     arguments = args if isinstance(args, dict) else {WHOLE: args}
     for name, value in arguments.items():

@@ -82,8 +82,16 @@ def bundle(turn: Turn) -> Reply:
         "set_privileges": f"Security level {security_level(turn)}",
         "grant_application_access": f"Access to {APPLICATION}",
     }
-    sentences = [_sentence(turn, tool, right) for tool, right in rights.items()]
-    return say(" ".join([f"The account {turn.input['username']} was made.", *sentences]))
+    sentences = [f"The account {turn.input['username']} was made."]
+    for tool, right in rights.items():
+        result = turn.result(tool)
+        if result is not None and result.ok:
+            sentences.append(f"{right} was granted.")
+        else:
+            denied = result is not None and result.denied
+            verb = "was denied" if denied else "could not be granted"
+            sentences.append(f"{right} {verb}: {quote_reason(result)}")
+    return say(" ".join(sentences))
 
 
 hr_access_bundle = agent(
@@ -106,11 +114,3 @@ hr_access_bundle = agent(
         "Say what was granted and what was not",
     ),
 )
-
-
-def _sentence(turn: Turn, tool: str, right: str) -> str:
-    result = turn.result(tool)
-    if result is not None and result.ok:
-        return f"{right} was granted."
-    verb = "was denied" if result is not None and result.denied else "could not be granted"
-    return f"{right} {verb}: {quote_reason(result)}"

@@ -34,7 +34,7 @@ _LIMITS = {"max_tokens", "max_completion_tokens"}
 _REFUSED = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
 
 
-def client_of(endpoint: Endpoint, model: str, refused: frozenset[str] = frozenset()) -> Model:
+def client_of(endpoint: Endpoint, model: str, refused: frozenset[str]) -> Model:
     """Create a client of this provider's model, which leaves out the `refused` settings."""
     profile = {name: value for setting in refused for name, value in WITHOUT[setting].items()}
     make = _anthropic if endpoint.kind is ProviderKind.ANTHROPIC else _openai
