@@ -19,7 +19,6 @@ from agents.errors import CredentialRefused, DefinitionError, NotDone, ToolError
 from agents.sdk import fields, mistakes
 from agents.sdk.answers import Answer, answer_tool
 from agents.sdk.previews import Preview, PreviewChange
-from agents.sdk.prompts import Prompt, ThreadMemory, last, prompt, summary
 from agents.sdk.signature import ToolSignature, read_signature
 from agents.sdk.spec import (
     DEFAULT_DEADLINE,
@@ -27,8 +26,13 @@ from agents.sdk.spec import (
     ApprovalMode,
     Compaction,
     Holds,
+    Prompt,
+    ThreadMemory,
     ToolSpec,
+    last,
     positive,
+    prompt,
+    summary,
 )
 from runtime.core.run import frames
 from runtime.core.run.continuation import PlanItem

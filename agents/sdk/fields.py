@@ -13,9 +13,17 @@ from agents.credentials import Credential
 from agents.endpoints import NAMED
 from agents.errors import DefinitionError
 from agents.sdk import conditions, mistakes, previews
-from agents.sdk.prompts import Prompt, ThreadMemory
 from agents.sdk.signature import ToolSignature, json_schema_of
-from agents.sdk.spec import FINAL_ANSWER, ApprovalMode, Compaction, Condition, Holds, positive
+from agents.sdk.spec import (
+    FINAL_ANSWER,
+    ApprovalMode,
+    Compaction,
+    Condition,
+    Holds,
+    Prompt,
+    ThreadMemory,
+    positive,
+)
 from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import EFFECT_CLASSES, RISKS, EffectClass, FailureCause, Risk
 from runtime.core.values.limits import MAX_REMEMBERED, MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS
