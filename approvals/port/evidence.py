@@ -188,11 +188,6 @@ class _Reader:
                 raise NotConfirmed(f"{person}, who decided, is in the run's origin")
         if statement.undone != self._acts(f"request {approval.id}", only=UNDONE):
             raise NotConfirmed("the decision was undone")
-        counted = votes.check_counted(approval, statement, self._votes(approval))
-        self._count("votes", len(counted))
-        return statement
-
-    def _votes(self, approval: Approval) -> tuple[votes.Cast, ...]:
         values = [
             [
                 *(row[name] for name in ("person", "for_person", "stage", "reason", "at")),
@@ -204,7 +199,10 @@ class _Reader:
             for row in self._rows["approvals_vote"]
             if row["approval_id"] == str(approval.id)
         ]
-        return votes.read(approval, json.dumps(values), self._keys.verify)
+        cast = votes.read(approval, json.dumps(values), self._keys.verify)
+        counted = votes.check_counted(approval, statement, cast)
+        self._count("votes", len(counted))
+        return statement
 
     def _acts(self, subject: str, *, only: str = "", without: str = "") -> int:
         """Count the audit rows about this subject, with one act or without one."""

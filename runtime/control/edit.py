@@ -79,7 +79,12 @@ def check_schema(
         if name not in properties and name not in secret:
             raise InvalidInput(f"{field}.{name}", "is not expected")
     public = {name: value for name, value in args.items() if name not in secret}
-    for problem in json_schema.problems(_without(schema, secret), public, field):
+    public_schema = {
+        **schema,
+        "properties": {name: rule for name, rule in properties.items() if name not in secret},
+        "required": [name for name in schema.get("required", []) if name not in secret],
+    }
+    for problem in json_schema.problems(public_schema, public, field):
         raise InvalidInput(problem.field, problem.detail)
 
 
@@ -96,12 +101,3 @@ def _with_secrets(
     public = {name: value for name, value in new_args.items() if name not in secret}
     secrets = {name: value for name, value in args.items() if name in secret}
     return {**public, **secrets}
-
-
-def _without(schema: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    properties, required = schema.get("properties", {}), schema.get("required", [])
-    return {
-        **schema,
-        "properties": {name: rule for name, rule in properties.items() if name not in names},
-        "required": [name for name in required if name not in names],
-    }

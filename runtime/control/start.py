@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from django.conf import settings
@@ -250,13 +250,10 @@ def _read(connection: Connection, run: ThreadRun) -> tuple[Continuation, list[_T
     runs.lock_against_retention(connection, run.id)
     try:
         history = journal.history(connection, run.id)
-        now, texts = history.start, []
+        now, texts = history.start, list[_Text]()
         for sealed, entry in history.entries:
             now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
-            texts += [
-                _build_text(run.id, *message)
-                for message in _read_messages(now, entry.events, entry.at)
-            ]
+            texts += _read_texts(run.id, now, entry.events, entry.at)
     except (CoreError, Tampered, KeyMissing) as exc:
         log.error("Run %s: not remembered, its journal does not verify: %s", run.id, exc)
         return None
@@ -264,29 +261,20 @@ def _read(connection: Connection, run: ThreadRun) -> tuple[Continuation, list[_T
     return (now, texts) if ended else None
 
 
-def _read_messages(
-    now: Continuation, events: Iterable[Event], at: datetime
-) -> Iterator[tuple[str, str, datetime, str]]:
+def _read_texts(
+    run: UUID, now: Continuation, events: Iterable[Event], at: datetime
+) -> Iterator[_Text]:
     for event in events:
+        kind: Literal["asked", "answered"] = "asked"
         match event:
             case RunStarted():
-                yield "asked", event.requester, at, memory_text(event.input)
+                by, text = event.requester, memory_text(event.input)
             case MessageReceived():
-                yield "asked", event.by, at, memory_text(event.text)
+                by, text = event.by, memory_text(event.text)
             case Completed():
-                yield "answered", now.agent, at, memory_text(event.output)
-
-
-def _build_text(run: UUID, kind: str, by: str, at: datetime, text: str) -> _Text:
-    blob = blob_of(memory_body(run, kind, text))
-    return _Text(
-        of=Remembered(
-            run=run,
-            kind="asked" if kind == "asked" else "answered",
-            by=by,
-            at=at,
-            digest=blob.digest,
-        ),
-        blob=blob,
-        size=len(text),
-    )
+                kind, by, text = "answered", now.agent, memory_text(event.output)
+            case _:
+                continue
+        blob = blob_of(memory_body(run, kind, text))
+        remembered = Remembered(run=run, kind=kind, by=by, at=at, digest=blob.digest)
+        yield _Text(of=remembered, blob=blob, size=len(text))

@@ -96,7 +96,18 @@ def import_run(*, data: bytes, actor: Actor) -> UUID:
     except UnicodeDecodeError as exc:
         raise NotImportable("it is not UTF-8") from exc
     with atomic() as connection:
-        now = _import(connection, text, actor)
+        if len(text) > export_file.MAX_BYTES:
+            raise NotImportable(f"it is larger than {export_file.MAX_BYTES} bytes")
+        try:
+            file = export_file.decode(text)
+            key = _signer(file)
+            manifest, now = export_file.check(file)
+        except CoreError as exc:
+            raise NotImportable(str(exc)) from exc
+        _check_local(connection, manifest)
+        event = Imported(by=actor.person, manifest=file.manifest, key=key, signature=file.signature)
+        now, at = evolve(now, event), pool.now(connection)
+        _write(connection, file, now, Entry(at=at, events=(event,)), actor)
         wiring.approvals().record_audit(run=now.run, actor=actor, act="imported", detail={})
         notify(now.run)
         if not wiring.catalogue().knows(now.agent):
@@ -168,30 +179,9 @@ def _build_file(connection: Connection, run: UUID) -> str:
     return text
 
 
-def _import(connection: Connection, text: str, actor: Actor) -> Continuation:
-    """Write a run that a listed key signed, and make it due. Return its state."""
-    if len(text) > export_file.MAX_BYTES:
-        raise NotImportable(f"it is larger than {export_file.MAX_BYTES} bytes")
-    try:
-        file = export_file.decode(text)
-        key = _signer(file)
-        manifest, now = export_file.check(file)
-    except CoreError as exc:
-        raise NotImportable(str(exc)) from exc
-    _check_local(connection, manifest)
-    event = Imported(by=actor.person, manifest=file.manifest, key=key, signature=file.signature)
-    return _write(
-        connection,
-        file,
-        evolve(now, event),
-        Entry(at=pool.now(connection), events=(event,)),
-        actor,
-    )
-
-
 def _write(
     connection: Connection, file: ExportFile, now: Continuation, last: Entry, actor: Actor
-) -> Continuation:
+) -> None:
     begun = export_file.beginning_of(file)
     start = initial(now.run) if begun is None else begun.state
     entries, previous = [], start.head
@@ -225,7 +215,6 @@ def _write(
         journal.append_first(connection, sealed)
     texts = [Blob(digest=digest, text=body) for digest, body in file.contents.items()]
     blobs.store(connection, now.run, texts)
-    return now
 
 
 def _history(connection: Connection, run: UUID) -> tuple[Continuation, list[str], str]:

@@ -304,21 +304,18 @@ class Runner:
                 if self._claimed.lost.is_set():
                     self._messages.put(message)  # to be discarded with the others
                     raise LeaseLost
-                if message is not None:
-                    self._receive(message)
+                if isinstance(message, TransactionalResult):
+                    self._work.running.discard(message.effect)
+                    self._results.append(message)
+                elif message is not None:
+                    self._work.running.discard(message.effect)
+                    if message.slot is not None:
+                        self._kept_slots.take_over(message.effect.request, message.slot)
+                    self._uncommitted.append(message)
+                    self._add_outcome(message.effect, message.outcome)
                 message = self._messages.get_nowait()
         except queue.Empty:
             return
-
-    def _receive(self, message: EffectFinished) -> None:
-        self._work.running.discard(message.effect)
-        if isinstance(message, TransactionalResult):
-            self._results.append(message)
-        else:
-            if message.slot is not None:
-                self._kept_slots.take_over(message.effect.request, message.slot)
-            self._uncommitted.append(message)
-            self._add_outcome(message.effect, message.outcome)
 
     def _add_outcome(self, effect: RunningEffect, outcome: Outcome) -> None:
         request = effect.request

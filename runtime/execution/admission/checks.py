@@ -54,23 +54,23 @@ class CallChecks:
 
         Calls after a change of the agent's plan are checked after it: people are shown to which item they belong.
         """
-        outcomes, uses = list[AdmissionResult | PreviewCall](), self._uses.copy()
+        previews, results = list[PreviewCall](), list[AdmissionResult]()
+        uses = self._uses.copy()
         for call in calls:
             if (frame, call) in self.previewing:
                 continue
             checked = self._admission.check(now, frame, call, uses)
-            event = checked.event if isinstance(checked, AdmissionResult) else None
-            if isinstance(checked, AdmissionResult) and checked.allowed is not None:
+            if isinstance(checked, PreviewCall):
+                previews.append(checked)
+                continue
+            if checked.allowed is not None:
                 uses[checked.allowed.use.id] += 1
-            outcomes.append(checked)
-            if isinstance(event, CallAdmitted) and event.terms.plan:
+            results.append(checked)
+            if isinstance(checked.event, CallAdmitted) and checked.event.terms.plan:
                 break
-        previews = [result for result in outcomes if isinstance(result, PreviewCall)]
-        waits = bool(previews) or frame in [waiting for waiting, _ in self.previewing]
-        results = [result for result in outcomes if isinstance(result, AdmissionResult)]
-        return previews, [
-            result for result in results if not (waits and result.gate and result.gate.call)
-        ]
+        if previews or frame in {waiting for waiting, _ in self.previewing}:
+            results = [result for result in results if not (result.gate and result.gate.call)]
+        return previews, results
 
     def recheck(
         self, now: Continuation, frame: str, call: Call
