@@ -319,7 +319,10 @@ def _archive(run: UUID | None, text: str) -> Archive:
     try:
         file = export_file.decode(text)
         manifest, now = export_file.check_archived(file)
-        mark, start = _beginning(manifest.run, file)
+        mark, start = UNPRUNED, initial(manifest.run)
+        if (beginning := export_file.beginning_of(file)) is not None:
+            start = beginning.state
+            mark = PruneMark(position=start.position, head=start.head, at=beginning.at)
         record = json.loads(file.record)
         entries = tuple(_entries(manifest.run, mark, file.entries, record["seals"]))
     except (CoreError, ValueError, KeyError, TypeError) as exc:
@@ -339,14 +342,6 @@ def _archive(run: UUID | None, text: str) -> Archive:
     for _ in journal.chained(manifest.run, mark, (entry.row for entry in entries)):
         pass
     return archive
-
-
-def _beginning(run: UUID, file: ExportFile) -> tuple[PruneMark, Continuation]:
-    beginning = export_file.beginning_of(file)
-    if beginning is None:
-        return UNPRUNED, initial(run)
-    state = beginning.state
-    return PruneMark(position=state.position, head=state.head, at=beginning.at), state
 
 
 def _entries(
