@@ -115,7 +115,15 @@ def grant(*, web: str, worker: str) -> None:
         with transaction.atomic():
             for table in _tables():
                 for role, rights in zip((web, worker), table.rights(), strict=True):
-                    _set_rights(table.name, role, rights)
+                    _execute(
+                        "REVOKE ALL ON {schema}.{table} FROM {role}", table=table.name, role=role
+                    )
+                    if rights:
+                        _execute(
+                            f"GRANT {rights} ON {{schema}}.{{table}} TO {{role}}",
+                            table=table.name,
+                            role=role,
+                        )
             for role in (web, worker):
                 _execute("GRANT USAGE ON SCHEMA {schema} TO {role}", role=role)
                 _execute(
@@ -127,7 +135,14 @@ def grant(*, web: str, worker: str) -> None:
                     role=role,
                 )
             for function in OWNERS_FUNCTIONS:
-                _lend(function, worker)
+                # The worker calls it, and it runs as its owner, on the tables of its own schema only.
+                _execute(
+                    f"ALTER FUNCTION {{schema}}.{function} SECURITY DEFINER SET search_path = {{schema}}, pg_temp"
+                )
+                _execute(f"REVOKE ALL ON FUNCTION {{schema}}.{function} FROM PUBLIC")
+                _execute(
+                    f"GRANT EXECUTE ON FUNCTION {{schema}}.{function} TO {{role}}", role=worker
+                )
     except DatabaseError as problem:
         raise NotGranted(" ".join(str(problem).split())) from problem
 
@@ -177,21 +192,6 @@ def _tables() -> list[_Table]:
             " AND relnamespace = current_schema()::regnamespace ORDER BY relname"
         )
         return [_Table(name=name, is_partition=partition) for name, partition in cursor.fetchall()]
-
-
-def _set_rights(table: str, role: str, rights: str) -> None:
-    _execute("REVOKE ALL ON {schema}.{table} FROM {role}", table=table, role=role)
-    if rights:
-        _execute(f"GRANT {rights} ON {{schema}}.{{table}} TO {{role}}", table=table, role=role)
-
-
-def _lend(function: str, worker: str) -> None:
-    """Let the worker call a function that runs as its owner, on the tables of its own schema only."""
-    _execute(
-        f"ALTER FUNCTION {{schema}}.{function} SECURITY DEFINER SET search_path = {{schema}}, pg_temp"
-    )
-    _execute(f"REVOKE ALL ON FUNCTION {{schema}}.{function} FROM PUBLIC")
-    _execute(f"GRANT EXECUTE ON FUNCTION {{schema}}.{function} TO {{role}}", role=worker)
 
 
 def _execute(statement: str, **names: str) -> None:

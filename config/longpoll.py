@@ -89,7 +89,13 @@ async def answer(
                 seconds_left = ends - asyncio.get_running_loop().time()
                 if seconds_left <= 0:
                     break
-                await _first(wait.changed, leaving, seconds_left)
+                ring = asyncio.ensure_future(wait.changed.wait())
+                try:
+                    await asyncio.wait(
+                        (ring, leaving), timeout=seconds_left, return_when=asyncio.FIRST_COMPLETED
+                    )
+                finally:
+                    ring.cancel()
                 if wait.over or leaving.done():
                     break
                 wait.changed.clear()
@@ -97,20 +103,15 @@ async def answer(
                     messages = await _wait_request(ask, [])
         if not leaving.done():
             for message in messages:
-                await send(_public(message))
+                public = {**message}
+                if "headers" in message:
+                    headers = message["headers"]
+                    public["headers"] = [pair for pair in headers if pair[0].lower() not in OURS]
+                await send(public)
             if (called := _header(messages, RUN_HEADER)) and _header(messages, HEADER) == b"met":
                 await _wait_request(ask, [(COLLECTED_HEADER, called)])
     finally:
         leaving.cancel()
-
-
-async def _first(changed: asyncio.Event, leaving: asyncio.Future[None], seconds: float) -> None:
-    """Wait until the run changes, the client disconnects, or the time is up."""
-    ring = asyncio.ensure_future(changed.wait())
-    try:
-        await asyncio.wait((ring, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        ring.cancel()
 
 
 async def _wait_request(ask: WaitRequest, headers: Headers) -> list[Message]:
@@ -132,11 +133,3 @@ def _seconds(messages: list[Message]) -> float:
 def _header(messages: list[Message], name: bytes) -> bytes:
     headers = {key.lower(): value for key, value in messages[0]["headers"]} if messages else {}
     return bytes(headers.get(name, b""))
-
-
-def _public(message: Message) -> Message:
-    """Return the message without the headers that are for this module alone."""
-    if "headers" not in message:
-        return message
-    headers = [pair for pair in message["headers"] if pair[0].lower() not in OURS]
-    return {**message, "headers": headers}

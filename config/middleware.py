@@ -74,18 +74,27 @@ def unstored(
 
 
 def pages(answer: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware for pages. It leaves the answers to programs alone."""
+    """Middleware for pages, which are answered within a time limit. It leaves the answers to programs alone."""
 
     def door(request: HttpRequest) -> HttpResponse:
         if "\x00" in request.path_info:  # Postgres refuses such text
             raise Http404
-        response = _answered(answer, request)
-        if request.path.startswith(FOR_PROGRAMS):
-            return response
+        if request.path.startswith(FOR_PROGRAMS):  # limited only by the timeouts of its statements
+            return answer(request)
+        with (
+            time_limits.page(bounded=request.method in SAFE),
+            connection.execute_wrapper(_in_time),
+        ):
+            response = answer(request)
         if response.status_code == 405:
-            return _not_taken(request, response)
+            context = {"layout": layout_of(request), "page": _page_above(request)}
+            page = render(request, "405.html", context, status=405)
+            page["Allow"] = response.get("Allow", "")
+            return page
         if request.method not in SAFE and _leads_to_login(response):
-            response["Location"] = _login_and_back(request)
+            # The login leads back to the form's page: a GET must not send a form again.
+            query = urlencode({"next": _page_above(request), "unsent": "1"}, safe="/")
+            response["Location"] = f"{resolve_url(settings.LOGIN_URL)}?{query}"
         return response
 
     return door
@@ -110,17 +119,6 @@ class Refusals:
                 raise PermissionDenied from exc
 
 
-def _answered(answer: Callable[[HttpRequest], HttpResponse], request: HttpRequest) -> HttpResponse:
-    """Answer within the time limit of a page. API answers are limited only by the timeouts of their statements."""
-    if request.path.startswith(FOR_PROGRAMS):
-        return answer(request)
-    with (
-        time_limits.page(bounded=request.method in SAFE),
-        connection.execute_wrapper(_in_time),
-    ):
-        return answer(request)
-
-
 def _in_time(
     execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]
 ) -> Any:
@@ -128,23 +126,10 @@ def _in_time(
     return execute(sql, params, many, context)
 
 
-def _not_taken(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    context = {"layout": layout_of(request), "page": _page_above(request)}
-    page = render(request, "405.html", context, status=405)
-    page["Allow"] = response.get("Allow", "")
-    return page
-
-
 def _leads_to_login(response: HttpResponse) -> bool:
     location = urlsplit(response.get("Location", ""))
     is_login = location.path == resolve_url(settings.LOGIN_URL)
     return response.status_code == 302 and is_login and location.query.startswith("next=")
-
-
-def _login_and_back(request: HttpRequest) -> str:
-    """Return the address of the login, which leads back to the form's page: a GET must not send a form again."""
-    query = urlencode({"next": _page_above(request), "unsent": "1"}, safe="/")
-    return f"{resolve_url(settings.LOGIN_URL)}?{query}"
 
 
 def _page_above(request: HttpRequest) -> str:

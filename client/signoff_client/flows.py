@@ -76,10 +76,23 @@ def send(request: ApiRequest[T]) -> Flow[T]:
         reply = yield request
         assert reply is not None
         if isinstance(reply, httpx2.Response) and reply.status_code not in (*_BUSY, *_LOST):
-            return _read(request, reply)
+            if reply.is_success:
+                try:
+                    return request.route.read(reply.content)
+                except ValidationError as exc:
+                    raise NoAnswer(
+                        f"the answer to {request.path} is not one of Signoff: {exc}"
+                    ) from None
+            try:
+                facts = reply.json()
+            except (JSONDecodeError, UnicodeDecodeError):
+                facts = {}
+            raise refusal_of(reply.status_code, facts if isinstance(facts, dict) else {})
         wait = max(pause, _retry_after(reply))
         if not _may_repeat(request, reply) or time.monotonic() + wait > deadline:
-            raise NoAnswer(_say(reply)) from None
+            if isinstance(reply, httpx2.Response):
+                raise NoAnswer(f"the server answers {reply.status_code}") from None
+            raise NoAnswer(f"the server did not answer: {reply}") from None
         yield Pause(wait)
         pause = min(2 * pause, longest)
 
@@ -181,19 +194,6 @@ def next_entries(run: UUID | str, after: int) -> Flow[tuple[list[JournalEntry], 
     return page.items, is_last
 
 
-def _read(request: ApiRequest[T], response: httpx2.Response) -> T:
-    if response.is_success:
-        try:
-            return request.route.read(response.content)
-        except ValidationError as exc:
-            raise NoAnswer(f"the answer to {request.path} is not one of Signoff: {exc}") from None
-    try:
-        facts = response.json()
-    except (JSONDecodeError, UnicodeDecodeError):
-        facts = {}
-    raise refusal_of(response.status_code, facts if isinstance(facts, dict) else {})
-
-
 def _may_repeat(request: ApiRequest[Any], reply: Reply) -> bool:
     if request.route.repeatable:
         return True
@@ -210,9 +210,3 @@ def _retry_after(reply: Reply) -> float:
         return (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()
     except (ValueError, TypeError):
         return 0.0
-
-
-def _say(reply: Reply) -> str:
-    if isinstance(reply, httpx2.Response):
-        return f"the server answers {reply.status_code}"
-    return f"the server did not answer: {reply}"

@@ -1,7 +1,7 @@
 """Reads and checks the environment once. An invalid value ends the process with one line that names the variable."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -118,15 +118,29 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
         anthropic=(anthropic_url, anthropic_key),
         configured=custom_providers,
     )
+    redis_url = _redis_url(variables)
+    hosts = _list(
+        variables,
+        "ALLOWED_HOSTS",
+        lambda host: host != "*",
+        "must list host names; * would accept any",
+    )
     return EnvironmentVariables(
         database=_database(variables),
         web_role=_role(variables, "SIGNOFF_WEB_ROLE", paired_with="SIGNOFF_WORKER_ROLE"),
         web_password=_role_password(variables, "SIGNOFF_WEB_PASSWORD_FILE"),
         worker_password=_role_password(variables, "SIGNOFF_WORKER_PASSWORD_FILE"),
         worker_role=_role(variables, "SIGNOFF_WORKER_ROLE", paired_with="SIGNOFF_WEB_ROLE"),
-        redis_url=_redis_url(variables),
-        streams=_streams(variables, "SIGNOFF_STREAMS"),
-        streams_url=_streams_url(variables, "SIGNOFF_STREAMS_URL"),
+        redis_url=redis_url,
+        streams=_list(
+            variables,
+            "SIGNOFF_STREAMS",
+            lambda stream: len(stream) <= MAX_STREAM and stream.isprintable(),
+            f"must have names of at most {MAX_STREAM} characters",
+        ),
+        streams_url=_redis_address(
+            "SIGNOFF_STREAMS_URL", variables.get("SIGNOFF_STREAMS_URL") or redis_url
+        ),
         scim_url=values.web_address(variables, "SCIM_URL"),
         scim_token=values.secret(variables, "SCIM_TOKEN"),
         metrics_token=_metrics_token(variables),
@@ -136,7 +150,13 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
         ),
         email=_email(variables),
         email_sender=variables.get("EMAIL_SENDER") or "Signoff <signoff@localhost>",
-        agents=_names(variables, "SIGNOFF_AGENTS", "agents.flows.hr"),
+        agents=_list(
+            variables,
+            "SIGNOFF_AGENTS",
+            lambda module: all(part.isidentifier() for part in module.split(".")),
+            "names {!r}, which is not a Python module",
+            default="agents.flows.hr",
+        ),
         agents_dir=_agents_dir(variables),
         model=providers.read_model(variables, known_endpoints),
         openai_base_url=openai_url,
@@ -168,8 +188,25 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
         keys_dir=Path(variables.get("KEYS_DIR") or ROOT / "var" / "keys"),
         ledger=_folder(variables, "SIGNOFF_LEDGER"),
         worker_keys_dir=_folder(variables, "WORKER_KEYS_DIR"),
-        import_keys=_paths(variables, "SIGNOFF_IMPORT_KEYS"),
-        watched_folders=_watched(variables, "SIGNOFF_WATCHED_FOLDERS"),
+        import_keys=tuple(
+            Path(path)
+            for path in _list(
+                variables,
+                "SIGNOFF_IMPORT_KEYS",
+                os.path.exists,  # Path would raise without permission
+                "names a file or folder that does not exist: {}",
+            )
+        ),
+        # They may be missing here: the sweeper alone reads them.
+        watched_folders=tuple(
+            Path(path)
+            for path in _list(
+                variables,
+                "SIGNOFF_WATCHED_FOLDERS",
+                lambda path: _is_watchable(Path(path)),
+                "must have paths from / on, without .., not {!r}",
+            )
+        ),
         watched_buckets=_buckets(variables, "SIGNOFF_WATCHED_BUCKETS"),
         secret_key=_secret_key(variables),
         public_url=public_url,
@@ -177,10 +214,25 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
         internal_webhooks=_networks(variables, "SIGNOFF_INTERNAL_WEBHOOKS"),
         notices=_notices(variables, "SIGNOFF_NOTICES"),
         behind_proxy=_behind_proxy(variables, public_url),
-        allowed_hosts=_allowed_hosts(variables, public_url),
+        allowed_hosts=tuple(
+            dict.fromkeys(
+                [*hosts, urlsplit(public_url).hostname or "", "127.0.0.1", "localhost", "[::1]"]
+            )
+        ),
         static_root=Path(variables.get("STATIC_ROOT") or ROOT / "staticfiles"),
-        instance=_instance(variables),
-        log_level=_log_level(variables),
+        instance=_text(
+            variables,
+            "SIGNOFF_INSTANCE",
+            lambda name: not name or name.isalnum(),
+            "must be letters and digits, not {!r}",
+        ),
+        log_level=_text(
+            variables,
+            "LOG_LEVEL",
+            lambda level: level.upper() in ("DEBUG", "INFO", "WARNING", "ERROR"),
+            "must be debug, info, warning or error, not {!r}",
+            default="INFO",
+        ).upper(),
     )
 
 
@@ -239,21 +291,6 @@ def _redis_address(name: str, url: str) -> str:
     return url
 
 
-def _streams_url(variables: Mapping[str, str], name: str) -> str:
-    """Read the address of the server with the streams, by default the broker."""
-    url = variables.get(name)
-    return _redis_address(name, url) if url else _redis_url(variables)
-
-
-def _streams(variables: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """Read names of streams, separated by commas."""
-    names = tuple(stream.strip() for stream in variables.get(name, "").split(",") if stream.strip())
-    for stream in names:
-        if len(stream) > MAX_STREAM or not stream.isprintable():
-            raise InvalidSetting(name, f"must have names of at most {MAX_STREAM} characters")
-    return names
-
-
 def _email(variables: Mapping[str, str]) -> dict[str, Any]:
     name = "EMAIL_URL"
     try:
@@ -287,14 +324,6 @@ def _history_days(variables: Mapping[str, str]) -> float | None:
     return days
 
 
-def _names(variables: Mapping[str, str], name: str, default: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in variables.get(name, default).split(",") if part.strip())
-    for module in names:
-        if not all(part.isidentifier() for part in module.split(".")):
-            raise InvalidSetting(name, f"names {module!r}, which is not a Python module")
-    return names
-
-
 def _agents_dir(variables: Mapping[str, str]) -> str:
     """Read the extra folder in which to find the modules of SIGNOFF_AGENTS; empty for none."""
     name = "AGENTS_DIR"
@@ -302,6 +331,39 @@ def _agents_dir(variables: Mapping[str, str]) -> str:
     if folder and not os.path.isdir(folder):  # noqa: PTH112 - Path would raise without permission
         raise InvalidSetting(name, f"is not a folder that can be reached: {folder}")
     return folder
+
+
+def _is_watchable(path: Path) -> bool:
+    return path.is_absolute() and ".." not in path.parts and len(path.parts) > 1
+
+
+def _text(
+    variables: Mapping[str, str],
+    name: str,
+    is_valid: Callable[[str], bool],
+    problem: str,
+    default: str = "",
+) -> str:
+    """Read a text. The problem of an invalid one may say it as `{}`."""
+    value = variables.get(name, default)
+    if not is_valid(value):
+        raise InvalidSetting(name, problem.format(value))
+    return value
+
+
+def _list(
+    variables: Mapping[str, str],
+    name: str,
+    is_valid: Callable[[str], bool],
+    problem: str,
+    default: str = "",
+) -> tuple[str, ...]:
+    """Read texts, separated by commas. The problem of an invalid one may say it as `{}`."""
+    items = tuple(item.strip() for item in variables.get(name, default).split(",") if item.strip())
+    for item in items:
+        if not is_valid(item):
+            raise InvalidSetting(name, problem.format(item))
+    return items
 
 
 def _seconds(
@@ -406,24 +468,6 @@ def _folder(variables: Mapping[str, str], name: str) -> Path | None:
     return Path(variables[name]) if variables.get(name) else None
 
 
-def _paths(variables: Mapping[str, str], name: str) -> tuple[Path, ...]:
-    """Read files or folders, separated by commas. Each must exist."""
-    paths = [path.strip() for path in variables.get(name, "").split(",") if path.strip()]
-    for path in paths:
-        if not os.path.exists(path):  # noqa: PTH110 - Path would raise without permission
-            raise InvalidSetting(name, f"names a file or folder that does not exist: {path}")
-    return tuple(Path(path) for path in paths)
-
-
-def _watched(variables: Mapping[str, str], name: str) -> tuple[Path, ...]:
-    """Read folders, separated by commas. They may be missing here: the sweeper alone reads them."""
-    paths = [path.strip() for path in variables.get(name, "").split(",") if path.strip()]
-    for path in paths:
-        if not Path(path).is_absolute() or ".." in Path(path).parts or len(Path(path).parts) < 2:
-            raise InvalidSetting(name, f"must have paths from / on, without .., not {path!r}")
-    return tuple(Path(path) for path in paths)
-
-
 def _buckets(variables: Mapping[str, str], name: str) -> tuple[str, ...]:
     """Read addresses of buckets, separated by commas."""
     addresses = [address.strip().rstrip("/") for address in variables.get(name, "").split(",")]
@@ -473,25 +517,3 @@ def _notices(variables: Mapping[str, str], name: str) -> dict[str, str]:
             f" contents: {', '.join(sorted(NOTICE_CONTENTS))}",
         )
     return kinds
-
-
-def _allowed_hosts(variables: Mapping[str, str], public_url: str) -> tuple[str, ...]:
-    hosts = [host.strip() for host in variables.get("ALLOWED_HOSTS", "").split(",") if host.strip()]
-    if "*" in hosts:
-        raise InvalidSetting("ALLOWED_HOSTS", "must list host names; * would accept any")
-    public = urlsplit(public_url).hostname or ""
-    return tuple(dict.fromkeys([*hosts, public, "127.0.0.1", "localhost", "[::1]"]))
-
-
-def _instance(variables: Mapping[str, str]) -> str:
-    name = variables.get("SIGNOFF_INSTANCE", "")
-    if name and not name.isalnum():
-        raise InvalidSetting("SIGNOFF_INSTANCE", f"must be letters and digits, not {name!r}")
-    return name
-
-
-def _log_level(variables: Mapping[str, str]) -> str:
-    level = variables.get("LOG_LEVEL", "INFO").upper()
-    if level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
-        raise InvalidSetting("LOG_LEVEL", f"must be debug, info, warning or error, not {level!r}")
-    return level

@@ -25,6 +25,8 @@ def of_application(
     url: str,
 ) -> dict[str, str]:
     """Return the variables that this data folder sets. Given addresses of real systems are kept."""
+    invoices = str(invoices_folder(home)) if has_books(environ) else ""
+    watched = (environ.get("SIGNOFF_WATCHED_FOLDERS"), invoices)
     return {
         "DATABASE_URL": database,
         "REDIS_URL": broker,
@@ -38,7 +40,7 @@ def of_application(
         "SIGNOFF_COOLING_OFF_SECONDS": environ.get("SIGNOFF_COOLING_OFF_SECONDS")
         or ("0" if home.get("demo") else ""),
         "SIGNOFF_AGENTS": ",".join(agents(environ)),
-        "SIGNOFF_WATCHED_FOLDERS": _watched(home, environ),
+        "SIGNOFF_WATCHED_FOLDERS": ",".join(filter(None, watched)),
         "SECRET_KEY_FILE": str(home.secret_key),
         "STATIC_ROOT": str(home.folder / "static"),
         "PUBLIC_URL": url,
@@ -63,11 +65,6 @@ def has_books(environ: Mapping[str, str]) -> bool:
 def invoices_folder(home: DataDir) -> Path:
     """Return the folder whose files are invoices."""
     return home.folder / "invoices"
-
-
-def _watched(home: DataDir, environ: Mapping[str, str]) -> str:
-    demo_folders = [str(invoices_folder(home))] if has_books(environ) else []
-    return ",".join(filter(None, [environ.get("SIGNOFF_WATCHED_FOLDERS"), *demo_folders]))
 
 
 def roles_to_grant() -> dict[str, str]:

@@ -101,7 +101,18 @@ def open_home(folder: Path, servers_account: Account) -> DataDir:
     try:
         _make(folder, servers_account)
         _require_format(folder)
-        lock = _lock(folder)
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
+            os.close(lock)
+            raise Refused(
+                f"{folder} is in use by process {holder or 'unknown'}:"
+                " stop it, or choose another folder with HOME_DIR=…"
+            ) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         (folder / "logs").mkdir(mode=0o700, exist_ok=True)
         settings = read(folder / "home.json")
         identity = settings.get("id") or secrets.token_hex(8)
@@ -153,7 +164,12 @@ def make_folders(home: DataDir, application: Account) -> None:
     """Make the application's folders, and give it those that are not its own. Give all if its account has changed."""
     for name in APPLICATION_FOLDERS:
         (home.folder / name).mkdir(mode=0o700, exist_ok=True)
-    _link_worker_keys(home)
+    # Only processes that decide get the private keys.
+    for purpose in purposes.PURPOSES:
+        key = files.shared_file(purpose)
+        link = home.folder / "worker-keys" / key
+        if not link.is_symlink():
+            link.symlink_to(Path("..", "keys", key))
     if not home.secret_key.exists():
         _write_text(home.secret_key, secrets.token_urlsafe(64) + "\n")
     if os.geteuid() == 0:
@@ -229,22 +245,6 @@ def _require_format(folder: Path) -> None:
         )
 
 
-def _lock(folder: Path) -> int:
-    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(handle, 20, 0).decode(errors="replace").strip()
-        os.close(handle)
-        raise Refused(
-            f"{folder} is in use by process {holder or 'unknown'}:"
-            " stop it, or choose another folder with HOME_DIR=…"
-        ) from None
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-    return handle
-
-
 def _servers_folder(
     folder: Path, settings: Mapping[str, Any], identity: str, account: Account
 ) -> Path:
@@ -268,15 +268,6 @@ def _servers_folder(
     if not can_access(account, servers, os.R_OK | os.W_OK | os.X_OK):
         raise Refused(f"{account.name}, who runs Postgres, cannot reach {servers}")
     return servers
-
-
-def _link_worker_keys(home: DataDir) -> None:
-    """Link every key that workers may have. Only processes that decide get the private ones."""
-    for purpose in purposes.PURPOSES:
-        name = files.shared_file(purpose)
-        link = home.folder / "worker-keys" / name
-        if not link.is_symlink():
-            link.symlink_to(Path("..", "keys", name))
 
 
 def _hand_over(folder: Path, uid: int, gid: int) -> None:

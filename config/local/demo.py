@@ -70,7 +70,12 @@ def ensure_demo(stack: Stack, host: str, with_demo: bool | None, say: Say) -> di
     if home.credentials.exists():
         pass
     elif remembered is not None:
-        _revoke(stack, remembered, say)
+        _run(stack, ["--withdraw"], remembered)
+        names = ", ".join(remembered)
+        say(
+            f"credentials.json was deleted, so the tokens, passwords and sessions of {names} have ended."
+            f" They stay, and get new passwords with {_typed(stack.home, 'people password NAME')}"
+        )
         home.set(demo=False, demo_people=None)
     elif with_demo is False or (with_demo is None and home.get("demo") is False):
         home.set(demo=False)
@@ -82,7 +87,12 @@ def ensure_demo(stack: Stack, host: str, with_demo: bool | None, say: Say) -> di
         home.credentials, url=stack.url, scim_url=stack.scim_url
     )
     if credentials is not None:
-        home.set(demo_people=_addresses(credentials))
+        # The public id of each person's token
+        home.set(
+            demo_people={
+                name: person["token"].split("_")[1] for name, person in credentials["users"].items()
+            }
+        )
     return credentials
 
 
@@ -99,25 +109,29 @@ def ensure(stack: Stack, token: str, say: Callable[[str], None]) -> None:
     if stack.home.get("invoices"):
         return
     try:
-        _make(stack, token)
+        folder = invoices_folder(stack.home)
+        mapping = {
+            "file": "{{data.name}}",
+            "invoice": "{{has(data.json) ? data.json : has(data.text) ? data.text : null}}",
+        }
+        trigger = {
+            "name": TRIGGER,
+            "agent": "invoices",
+            "event": "invoice.filed",
+            "mapping": mapping,
+        }
+        _have(stack, token, "triggers", {**trigger, "folder": str(folder)})
+        report = {"until": "{{time}}", "to": "accounts@example.org"}
+        schedule = {"name": SCHEDULE, "agent": "invoice_report", "input": report}
+        _have(stack, token, "schedules", {**schedule, "cron": "30 23 * * *", "zone": "UTC"})
+        for name, text in SAMPLES.items():
+            file = folder / name
+            file.write_text(text, encoding="utf-8")
+            file.chmod(0o644)  # the sweeper may run under another account
     except DidNotStart as problem:
         say(str(problem))
     else:
         stack.home.set(invoices=True)
-
-
-def _revoke(stack: Stack, remembered: dict[str, str], say: Say) -> None:
-    _run(stack, ["--withdraw"], remembered)
-    names = ", ".join(remembered)
-    say(
-        f"credentials.json was deleted, so the tokens, passwords and sessions of {names} have ended."
-        f" They stay, and get new passwords with {_typed(stack.home, 'people password NAME')}"
-    )
-
-
-def _addresses(credentials: dict[str, Any]) -> dict[str, str]:
-    """Return the public id of each person's token."""
-    return {name: person["token"].split("_")[1] for name, person in credentials["users"].items()}
 
 
 def _about(stack: Stack, host: str) -> dict[str, Any]:
@@ -156,23 +170,6 @@ def _typed(home: DataDir, command: str) -> str:
         "" if home.folder == data_dir.default() else f"HOME_DIR={shlex.quote(str(home.folder))} "
     )
     return f'make manage {home_dir}CMD="{command}"'
-
-
-def _make(stack: Stack, token: str) -> None:
-    folder = invoices_folder(stack.home)
-    mapping = {
-        "file": "{{data.name}}",
-        "invoice": "{{has(data.json) ? data.json : has(data.text) ? data.text : null}}",
-    }
-    trigger = {"name": TRIGGER, "agent": "invoices", "event": "invoice.filed", "mapping": mapping}
-    _have(stack, token, "triggers", {**trigger, "folder": str(folder)})
-    report = {"until": "{{time}}", "to": "accounts@example.org"}
-    schedule = {"name": SCHEDULE, "agent": "invoice_report", "input": report}
-    _have(stack, token, "schedules", {**schedule, "cron": "30 23 * * *", "zone": "UTC"})
-    for name, text in SAMPLES.items():
-        file = folder / name
-        file.write_text(text, encoding="utf-8")
-        file.chmod(0o644)  # the sweeper may run under another account
 
 
 def _have(stack: Stack, token: str, collection: str, body: dict[str, Any]) -> None:

@@ -34,10 +34,21 @@ def create_demo(path: Path, about: dict[str, Any]) -> bool:
     from django.contrib.auth.models import User
     from django.db import transaction
 
+    from approvals.people import accounts, tokens
+    from approvals.rights.principals import ALL_SCOPES
+    from approvals.rules.roles import Group
+
     with transaction.atomic():
         if User.objects.exists():
             return False
-        users = {name: _make(name, groups) for name, groups in PEOPLE.items()}
+        users = {}
+        for name, groups in PEOPLE.items():
+            password = secrets.token_urlsafe(12)
+            person = accounts.create_person(
+                username=name, password=password, groups=[Group(group) for group in groups]
+            )
+            _, token = tokens.create(person, ALL_SCOPES)
+            users[name] = {"password": password, "token": token}
         data_dir.write(path, {"url": about["url"], "users": users, **about})
     return True
 
@@ -70,20 +81,6 @@ def update_addresses(path: Path, *, url: str, scim_url: str) -> dict[str, Any] |
         credentials["scim"]["url"] = scim_url
         data_dir.write(path, credentials)
     return credentials
-
-
-def _make(name: str, groups: tuple[str, ...]) -> dict[str, str]:
-    from approvals.people import tokens
-    from approvals.people.accounts import create_person
-    from approvals.rights.principals import ALL_SCOPES
-    from approvals.rules.roles import Group
-
-    password = secrets.token_urlsafe(12)
-    person = create_person(
-        username=name, password=password, groups=[Group(group) for group in groups]
-    )
-    _, token = tokens.create(person, ALL_SCOPES)
-    return {"password": password, "token": token}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,15 +26,30 @@ _SOCKETS = "signoff-"  # folders in the temporary folder that hold our sockets
 
 def record(home: DataDir, sockets: Path, pids: Sequence[int]) -> None:
     """Record the running processes, for the next start if we are killed."""
-    noted = [{"pid": pid, "born": born} for pid in pids if (born := _born(pid)) is not None]
+    noted = []
+    for pid in pids:
+        with suppress(psutil.Error):
+            noted.append({"pid": pid, "born": psutil.Process(pid).create_time()})
     data_dir.write(home.processes, {"sockets": str(sockets), "processes": noted})
 
 
 def clear(home: DataDir) -> int:
     """End the orphans of earlier starts of this folder and remove their sockets. Return the number of processes."""
     recorded = _read_record(home)
-    orphans = list({process.pid: process for process in _find_orphans(home, recorded)}.values())
-    _end(orphans)
+    births = {entry["pid"]: entry["born"] for entry in recorded.get("processes", [])}
+    orphans = {}
+    for process in psutil.process_iter():
+        if process.pid == os.getpid():
+            continue
+        with suppress(psutil.Error, OSError):
+            born = births.get(process.pid)
+            if (
+                (born is not None and abs(process.create_time() - born) < _SAME_BIRTH)
+                or process.environ().get(MARK) == home.id
+                or _works_in(process, home.servers / "postgres")
+            ):
+                orphans[process.pid] = process
+    _end([*orphans.values()])
     _remove_sockets(recorded.get("sockets"))
     home.processes.unlink(missing_ok=True)
     return len(orphans)
@@ -76,21 +91,6 @@ def _read_record(home: DataDir) -> dict[str, Any]:
     return recorded
 
 
-def _find_orphans(home: DataDir, recorded: dict[str, Any]) -> Iterator[psutil.Process]:
-    noted = {entry["pid"]: entry["born"] for entry in recorded.get("processes", [])}
-    data = home.servers / "postgres"
-    for process in psutil.process_iter():
-        if process.pid == os.getpid():
-            continue
-        with suppress(psutil.Error, OSError):
-            if (
-                _is_same(process, noted.get(process.pid))
-                or process.environ().get(MARK) == home.id
-                or _works_in(process, data)
-            ):
-                yield process
-
-
 def _works_in(process: psutil.Process, data: Path) -> bool:
     """Return whether the process belongs to the Postgres with this data folder."""
     try:
@@ -98,18 +98,6 @@ def _works_in(process: psutil.Process, data: Path) -> bool:
     except (psutil.Error, OSError):
         return False
     return works
-
-
-def _is_same(process: psutil.Process, born: float | None) -> bool:
-    return born is not None and abs(process.create_time() - born) < _SAME_BIRTH
-
-
-def _born(pid: int) -> float | None:
-    try:
-        born: float = psutil.Process(pid).create_time()
-    except psutil.Error:
-        return None
-    return born
 
 
 def _end(processes: list[psutil.Process]) -> None:

@@ -61,10 +61,15 @@ class Stack:
 
     def environment(self, role: str = postgres.WEB) -> dict[str, str]:
         """Return the environment of the application's processes that log in to Postgres as this role."""
+        if self.cluster is None:
+            database = self.environ["DATABASE_URL"]
+        else:
+            password = postgres.roles_of(self.home).passwords[role]
+            database = postgres.url(self.cluster.socket, role, password)
         settings = environment.of_application(
             self.home,
             self.environ,
-            database=self._database(role),
+            database=database,
             broker=self.queue.url() if self.queue else self.environ["REDIS_URL"],
             directory_port=sockets.port_of(self.directory),
             mailbox_port=sockets.port_of(self.mailbox),
@@ -202,11 +207,6 @@ class Stack:
             reason = supervisor.logged_cause(self.home.logs, name)
             raise DidNotStart(f"{problem}{reason} (see {self.home.logs}/{name}.log)") from problem
 
-    def _database(self, role: str) -> str:
-        if self.cluster is None:
-            return self.environ["DATABASE_URL"]
-        return postgres.url(self.cluster.socket, role, postgres.roles_of(self.home).passwords[role])
-
     def _server(
         self,
         name: str,
@@ -280,6 +280,25 @@ def build(
             "mailbox": sockets.port_of(mailbox),
         }
     )
+    programs = home.servers / "programs"
+    cluster = queue = None
+    if not environ.get("DATABASE_URL"):
+        cluster = postgres.Cluster(
+            programs=binaries.postgres(servers, programs),
+            data=home.servers / "postgres",
+            socket=socket_folder,
+            account=servers,
+            password=home.secret("postgres_superuser"),
+            mark=home.id,
+        )
+    if not environ.get("REDIS_URL"):
+        queue = broker.Broker(
+            program=binaries.broker(servers, programs),
+            data=home.servers / "broker",
+            socket=socket_folder,
+            account=servers,
+            mark=home.id,
+        )
     return Stack(
         home=home,
         pipe=pipe,
@@ -289,30 +308,9 @@ def build(
         web=web,
         directory=directory,
         mailbox=mailbox,
-        cluster=None if environ.get("DATABASE_URL") else _cluster(home, servers, socket_folder),
-        queue=None if environ.get("REDIS_URL") else _broker(home, servers, socket_folder),
+        cluster=cluster,
+        queue=queue,
         environ=environ,
-    )
-
-
-def _cluster(home: DataDir, account: Account, sockets: Path) -> postgres.Cluster:
-    return postgres.Cluster(
-        programs=binaries.postgres(account, home.servers / "programs"),
-        data=home.servers / "postgres",
-        socket=sockets,
-        account=account,
-        password=home.secret("postgres_superuser"),
-        mark=home.id,
-    )
-
-
-def _broker(home: DataDir, account: Account, sockets: Path) -> broker.Broker:
-    return broker.Broker(
-        program=binaries.broker(account, home.servers / "programs"),
-        data=home.servers / "broker",
-        socket=sockets,
-        account=account,
-        mark=home.id,
     )
 
 
@@ -337,19 +335,16 @@ def _require_short(folder: Path) -> None:
 
 
 def _application_account(servers: Account, home: DataDir) -> Account:
-    """Return the servers' account if it can run the application and reach the data, else the starter."""
+    """Return the servers' account if it can run the application and reach the data, else the starter.
+
+    Python is started under it: it may lack access to the interpreter, libraries, clone or environment.
+    """
     if not servers.switch:
         return servers
-    if users.can_access(servers, home.folder, os.X_OK) and _can_run(servers):
-        return servers
-    return users.starter()
-
-
-def _can_run(account: Account) -> bool:
-    """Start Python under the account: it may lack access to the interpreter, libraries, clone or environment."""
-    places = [ROOT / "templates", ROOT / "static"]
-    if not all(users.can_access(account, place) for place in places if place.exists()):
-        return False
+    places = [place for place in (ROOT / "templates", ROOT / "static") if place.exists()]
+    reaches_data = users.can_access(servers, home.folder, os.X_OK)
+    if not reaches_data or not all(users.can_access(servers, place) for place in places):
+        return users.starter()
     try:
         process = subprocess.run(
             [sys.executable, "-c", "import config.settings, psycopg"],
@@ -358,8 +353,8 @@ def _can_run(account: Account) -> bool:
             capture_output=True,
             check=False,
             timeout=60,
-            **account.popen(),
+            **servers.popen(),
         )
     except OSError:
-        return False
-    return process.returncode == 0
+        return users.starter()
+    return users.starter() if process.returncode else servers

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from config.local import app_environment, data_dir, demo, http_client, orphans, 
 from config.local.errors import DidNotStart, Refused
 from config.local.processes import sockets, users
 from config.local.processes.supervisor import (
-    CHECK_SECONDS,
     Service,
     SignalPipe,
     Stop,
@@ -69,10 +69,25 @@ def up(
     supervisor = Supervisor(pipe, say, lambda pids: orphans.record(home, stack.sockets, pids))
     try:
         require_agents(environ.get("AGENTS_DIR", ""), stack.application)
-        look = _reloading(stack, supervisor, say) if reload else _nothing
+        reloading = None
+        if reload:  # files that change from now on
+            reloading = Reload(
+                Path(environ["AGENTS_DIR"]),
+                load=lambda: load_agents(stack),
+                replace=lambda: supervisor.replace(
+                    lambda service: (
+                        service.stop_order == services.APPLICATION
+                        and service.name not in WITHOUT_AGENTS
+                    )
+                ),
+                say=say,
+            )
         _explain(stack, say)
         _start_all(stack, supervisor, host, with_demo, say)
-        supervisor.watch(look, every=RELOAD_SECONDS if reload else CHECK_SECONDS)
+        if reloading is None:
+            supervisor.watch()
+        else:
+            supervisor.watch(reloading.check, every=RELOAD_SECONDS)
     except Stop:
         say("Stopping")
     finally:
@@ -139,7 +154,8 @@ def _start_all(
     for service in services:
         if service not in first:
             supervisor.start(service)
-    if credentials is not None and _has_first_runs(stack):
+    has_their_agents = app_environment.HR in app_environment.agents(stack.environ)
+    if credentials is not None and has_their_agents and not stack.home.get("welcomed"):
         say("Starting the first three runs")
         _start_runs(stack, supervisor, credentials["users"]["ada"]["token"])
         stack.home.set(welcomed=True)
@@ -155,25 +171,6 @@ def load_agents(stack: Stack) -> str:
         return ""
     line = mistake.removeprefix("signoff: ")
     return line if line != mistake else f"the agents cannot be loaded: {mistake}"
-
-
-def _reloading(stack: Stack, supervisor: Supervisor, say: Say) -> Callable[[], None]:
-    """Return the function that looks for files changed from now on."""
-    watching = Reload(
-        Path(stack.environ["AGENTS_DIR"]),
-        load=lambda: load_agents(stack),
-        replace=lambda: supervisor.replace(_loads_agents),
-        say=say,
-    )
-    return watching.check
-
-
-def _loads_agents(service: Service) -> bool:
-    return service.stop_order == services.APPLICATION and service.name not in WITHOUT_AGENTS
-
-
-def _nothing() -> None:
-    """Watch nothing."""
 
 
 def _wait_until_ready(stack: Stack, supervisor: Supervisor, services: Sequence[Service]) -> None:
@@ -207,43 +204,32 @@ def _lacking(stack: Stack) -> str:
     return f"/readyz lacks {', '.join(lacking)}" if lacking else f"/readyz answers {status}"
 
 
-def _has_first_runs(stack: Stack) -> bool:
-    """Return whether the first runs must still be started and the workers have their agents."""
-    return app_environment.HR in app_environment.agents(stack.environ) and not stack.home.get(
-        "welcomed"
-    )
-
-
 def _start_runs(stack: Stack, supervisor: Supervisor, token: str) -> None:
     """Start the first runs over the API. The business keys keep a repeated start from creating them twice."""
-    waiting = [_start_run(stack.url, token, *run) for run in FIRST_RUNS]
+    waiting = []
+    for agent, full_name, username, level in FIRST_RUNS:
+        body = {
+            "agent": agent,
+            "input": {
+                "full_name": full_name,
+                "email": f"{username}@example.org",
+                "username": username,
+                "security_level": level,
+            },
+            "business_key": f"first-{username}",
+        }
+        status, run = http_client.request(stack.url, "POST", "/api/v1/runs", token=token, body=body)
+        if status not in (200, 201):
+            raise DidNotStart(f"the first runs were not started: {status} {run}")
+        waiting.append(f"/api/v1/runs/{run['id']}")
     deadline = time.monotonic() + AT_GATES_WITHIN
     while waiting and time.monotonic() < deadline:
         stack.pipe.pause(0.1)
         supervisor.check()
-        waiting = [run for run in waiting if _status(stack.url, token, run) != "suspended"]
-
-
-def _start_run(url: str, token: str, agent: str, full_name: str, username: str, level: int) -> str:
-    body = {
-        "agent": agent,
-        "input": {
-            "full_name": full_name,
-            "email": f"{username}@example.org",
-            "username": username,
-            "security_level": level,
-        },
-        "business_key": f"first-{username}",
-    }
-    status, reply = http_client.request(url, "POST", "/api/v1/runs", token=token, body=body)
-    if status not in (200, 201):
-        raise DidNotStart(f"the first runs were not started: {status} {reply}")
-    return str(reply["id"])
-
-
-def _status(url: str, token: str, run: str) -> str:
-    _, reply = http_client.request(url, "GET", f"/api/v1/runs/{run}", token=token)
-    return str(reply["status"]) if reply else ""
+        runs = {
+            path: http_client.request(stack.url, "GET", path, token=token)[1] for path in waiting
+        }
+        waiting = [path for path, run in runs.items() if not run or run["status"] != "suspended"]
 
 
 def _show(stack: Stack, credentials: dict[str, Any] | None, say: Say) -> None:
@@ -293,37 +279,25 @@ class Reload:
     def check(self) -> None:
         """Replace the workers if a file has changed and the agents load."""
         fingerprints = _files(self._folder)
-        changed = _changed(self._fingerprints, fingerprints)
+        differing = {path for path, _ in self._fingerprints.items() ^ fingerprints.items()}
         self._fingerprints = fingerprints
-        if not changed:
+        if not differing:
             return
         if problem := self._load():
             self._say(f"Not reloaded: {problem}")
             return
-        self._say(f"Reloading, because {changed} has changed")
+        self._say(f"Reloading, because {min(differing)} has changed")
         self._replace()
-
-
-def _changed(before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]) -> str:
-    """Return the first file that differs, empty if none does."""
-    differing = {path for path, _ in before.items() ^ after.items()}
-    return min(differing, default="")
 
 
 def _files(folder: Path) -> dict[str, tuple[int, int]]:
     """Return the time of the last change and the size of each Python file in the folder."""
     fingerprints = {}
-    for path in _python(folder):
-        try:
-            stat = path.stat()
-        except OSError:  # removed since it was listed
-            continue
-        fingerprints[str(path)] = (stat.st_mtime_ns, stat.st_size)
-    return fingerprints
-
-
-def _python(folder: Path) -> Iterator[Path]:
-    """Find Python files. Hidden folders are skipped: an environment or a repository has thousands of files."""
     for parent, folders, files in os.walk(folder):
+        # Hidden folders are skipped: an environment or a repository has thousands of files.
         folders[:] = [name for name in folders if not name.startswith((".", "__pycache__"))]
-        yield from (Path(parent, name) for name in files if name.endswith(".py"))
+        for path in (Path(parent, name) for name in files if name.endswith(".py")):
+            with suppress(OSError):  # removed since it was listed
+                stat = path.stat()
+                fingerprints[str(path)] = (stat.st_mtime_ns, stat.st_size)
+    return fingerprints

@@ -124,7 +124,10 @@ class Calendar:
 
         A local time that exists twice has a second moment, which comes after the first moments of the next local times.
         """
-        zone, once = ZoneInfo(self.zone), _once_a_day(self.cron)
+        minute, hour, *_ = self.cron.split()
+        # With its minutes and hours named, each day has each of its times once.
+        once = not minute.startswith("*") and not hour.startswith("*")
+        zone = ZoneInfo(self.zone)
         pending = list[float]()
         for time in local:
             stamps = [at.timestamp() * direction for at in _moments_of(time, zone, once=once)]
@@ -168,25 +171,15 @@ def _times(cron: CronSim) -> Iterator[datetime]:
         return
 
 
-def _once_a_day(cron: str) -> bool:
-    """Tell whether the expression names its minutes and hours, so that each day has each of its times once."""
-    minute, hour, *_ = cron.split()
-    return not minute.startswith("*") and not hour.startswith("*")
-
-
 def _moments_of(local: datetime, zone: ZoneInfo, *, once: bool) -> list[datetime]:
     """Return the moments of a local time: none if it does not exist, or if `once`, the end of the gap."""
-    while not _exists(local, zone):
+    while local != local.replace(tzinfo=zone).astimezone(UTC).astimezone(zone).replace(tzinfo=None):
         if not once:
             return []
         local += _MINUTE
     first = local.replace(tzinfo=zone).astimezone(UTC)
     second = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
     return [first] if once or first == second else [first, second]
-
-
-def _exists(local: datetime, zone: ZoneInfo) -> bool:
-    return local.replace(tzinfo=zone).astimezone(UTC).astimezone(zone).replace(tzinfo=None) == local
 
 
 def _explain(fields: list[str], message: str) -> str:

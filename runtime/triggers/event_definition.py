@@ -130,7 +130,15 @@ def read(sent: Mapping[str, object], source: str, location: str) -> EventDefinit
     values = fields.check_all(EventDefinition, sent)
     definition = EventDefinition(**values, source=source, location=location)
     if definition.wakes:
-        _require_correlation(definition)
+        # The business key alone must say which run an event is for, at once.
+        if not definition.business_key:
+            raise InvalidInput("business_key", "must say which run an event wakes")
+        if definition.key:
+            raise InvalidInput(
+                "key", "must be empty: the business key says which run an event wakes"
+            )
+        if definition.debounce:
+            raise InvalidInput("debounce", "must be 0 for a trigger that wakes runs")
     if definition.at_once_per_key is not None and not definition.key:
         raise InvalidInput("at_once_per_key", "needs a key")
     return definition
@@ -154,8 +162,13 @@ def plan_starts(
     """Return the plan for events that wait, in order, active runs by key, and recent starts, the oldest first."""
     active, recent = dict(running), list(starts)
     starting, again = list[WaitingEvent](), list[datetime]()
+    debounce = timedelta(seconds=definition.debounce)
     for event in waiting:
-        ready = max([_quiet_at(definition, event), *_rate_at(definition, recent)])
+        # The last event of a key must have been the last one for the debounce.
+        ready = min(event.at + debounce, event.first_at + MAX_DEBOUNCES * debounce)
+        if definition.rate is not None and len(recent) >= definition.rate:
+            period = timedelta(seconds=definition.rate_seconds)
+            ready = max(ready, recent[-definition.rate] + period)
         if ready > now:
             again.append(ready)
         elif _is_full(definition, event.key, active):
@@ -165,29 +178,6 @@ def plan_starts(
             active[event.key] = active.get(event.key, 0) + 1
             recent.append(now)
     return EventPlan(start=tuple(starting), next_at=min(again, default=None))
-
-
-def _require_correlation(definition: EventDefinition) -> None:
-    """Raise InvalidInput unless the business key alone says which run an event is for, at once."""
-    if not definition.business_key:
-        raise InvalidInput("business_key", "must say which run an event wakes")
-    if definition.key:
-        raise InvalidInput("key", "must be empty: the business key says which run an event wakes")
-    if definition.debounce:
-        raise InvalidInput("debounce", "must be 0 for a trigger that wakes runs")
-
-
-def _quiet_at(definition: EventDefinition, event: WaitingEvent) -> datetime:
-    """Return when the last event of a key has been the last one for the debounce."""
-    quiet = timedelta(seconds=definition.debounce)
-    return min(event.at + quiet, event.first_at + MAX_DEBOUNCES * quiet)
-
-
-def _rate_at(definition: EventDefinition, recent: Sequence[datetime]) -> list[datetime]:
-    """Return when the next run may start, empty if the rate does not say."""
-    if definition.rate is None or len(recent) < definition.rate:
-        return []
-    return [recent[-definition.rate] + timedelta(seconds=definition.rate_seconds)]
 
 
 def _is_full(definition: EventDefinition, key: str, active: Mapping[str, int]) -> bool:

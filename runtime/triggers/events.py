@@ -24,7 +24,7 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store.pool import Connection
 from runtime.store.tables import occurrences, trigger_sources, triggers
-from runtime.store.tables.occurrences import OccurrenceState, WaitingEvent
+from runtime.store.tables.occurrences import OccurrenceState
 from runtime.triggers import event_definition, mapping
 from runtime.triggers.event_definition import EventDefinition, EventPlan, Wakes
 from runtime.triggers.sources.registry import read_location
@@ -68,7 +68,10 @@ def check_mapping(sent: Mapping[str, object]) -> EventDefinition:
     try:
         wiring.catalogue().check_input(definition.agent, definition.mapping)
     except InvalidInput as exc:
-        problems = [_in_mapping(problem) for problem in (exc, *exc.further)]
+        problems = [
+            InvalidInput(mapping.MAPPING + refusal.field.removeprefix("input"), refusal.detail)
+            for refusal in (exc, *exc.further)
+        ]
         wrong = [
             problem
             for problem in problems
@@ -95,7 +98,20 @@ def handle(connection: Connection, trigger: EventTrigger, now: datetime) -> bool
         has_more |= wake_all(connection, trigger, now)
     plan = _plan(connection, trigger, now)
     for event in plan.start[:STARTS]:
-        _try_to_start(connection, trigger, event, now)
+        debounce = trigger.definition.debounce
+        if debounce:
+            reason = f"a later event of its key came within {debounce} s"
+            occurrences.skip_waiting(
+                connection, trigger.id, reason, key=event.key, before=event.number
+            )
+        try:
+            _start(connection, trigger, event.number, now)
+        except (RequestError, NotJson, Tampered) as exc:
+            reason = _reason(exc)
+            log.warning("Trigger %s: no run for event %s: %s", trigger.id, event.number, reason)
+            occurrences.write(
+                connection, trigger.id, event.number, state=OccurrenceState.FAILED, reason=reason
+            )
     has_more |= len(plan.start) >= STARTS
     due_at = now if plan.start else plan.next_at
     triggers.write(connection, trigger.id, due_at=due_at, not_before=None, problem="")
@@ -196,24 +212,6 @@ def _plan(connection: Connection, trigger: EventTrigger, now: datetime) -> Event
     return plan
 
 
-def _try_to_start(
-    connection: Connection, trigger: EventTrigger, event: WaitingEvent, now: datetime
-) -> None:
-    """Start the run of an event, or write why it cannot be started."""
-    debounce = trigger.definition.debounce
-    if debounce:
-        reason = f"a later event of its key came within {debounce} s"
-        occurrences.skip_waiting(connection, trigger.id, reason, key=event.key, before=event.number)
-    try:
-        _start(connection, trigger, event.number, now)
-    except (RequestError, NotJson, Tampered) as exc:
-        reason = _reason(exc)
-        log.warning("Trigger %s: no run for event %s: %s", trigger.id, event.number, reason)
-        occurrences.write(
-            connection, trigger.id, event.number, state=OccurrenceState.FAILED, reason=reason
-        )
-
-
 def _start(connection: Connection, trigger: EventTrigger, number: int, now: datetime) -> None:
     event = read_event(connection, trigger, number)
     facts, definition = event.facts, trigger.definition
@@ -231,10 +229,6 @@ def _start(connection: Connection, trigger: EventTrigger, number: int, now: date
     )
 
 
-def _in_mapping(exc: InvalidInput) -> InvalidInput:
-    return InvalidInput(mapping.MAPPING + exc.field.removeprefix("input"), exc.detail)
-
-
 def _reason(exc: Exception) -> str:
     return exc.all_of_it if isinstance(exc, InvalidInput) else str(exc)
 
@@ -246,7 +240,17 @@ def _try_to_wake(
     try:
         if len(runs) > 1:
             raise InvalidInput("business_key", f"{len(runs)} runs wait for it; it must say which")
-        if not _wake(connection, trigger, number, runs[0]):
+        event = read_event(connection, trigger, number)
+        is_woken = wake(
+            connection,
+            run=runs[0],
+            id=event.id,
+            name=event.name,
+            data=event.facts["data"],
+            owner=trigger.owner,
+            makers=trigger.makers,
+        )
+        if not is_woken:
             return  # the wait ended meanwhile
     except (RequestError, Tampered) as exc:
         reason = exc.all_of_it if isinstance(exc, InvalidInput) else str(exc)
@@ -256,18 +260,3 @@ def _try_to_wake(
         )
         return
     occurrences.write(connection, trigger.id, number, state=OccurrenceState.WOKEN, run=runs[0])
-
-
-def _wake(
-    connection: Connection, trigger: SignedTrigger[EventDefinition], number: int, run: UUID
-) -> bool:
-    event = read_event(connection, trigger, number)
-    return wake(
-        connection,
-        run=run,
-        id=event.id,
-        name=event.name,
-        data=event.facts["data"],
-        owner=trigger.owner,
-        makers=trigger.makers,
-    )

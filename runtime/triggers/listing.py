@@ -136,7 +136,28 @@ def read_one(kind: TriggerKind, id: UUID, actor: Actor, before: int | None = Non
     wiring.access().require(actor, "runs:read")
     with pool.in_transaction() as connection:
         row = read_row(connection, kind, id, actor)
-        return _view(connection, row, before, may_change=wiring.access().may_fork(actor, row.owner))
+        may_change = wiring.access().may_fork(actor, row.owner)
+        stored_acts = triggers.newest_acts(connection, row, ACTS)
+        trigger = parse_act(row, stored_acts[0].body)
+        history = occurrences.newest(connection, row.id, HISTORY + 1, before)
+        is_schedule = row.kind is TriggerKind.SCHEDULE
+        return TriggerView(
+            id=row.id,
+            state=row.state,
+            problem=row.problem,
+            owner=trigger.owner,
+            makers=trigger.makers,
+            definition=trigger.definition,
+            next_times=_next_times(trigger) if is_schedule else (),
+            history=tuple(history[:HISTORY]),
+            has_more=len(history) > HISTORY,
+            last_failure=occurrences.last_failure(connection, row.id) if is_schedule else None,
+            acts=tuple(map(_past_act, stored_acts)),
+            # A schedule whose last time has passed can get another end.
+            changeable=may_change and trigger.status is not TriggerStatus.ENDED,
+            webhook=_webhook(connection, trigger),
+            source=None if is_schedule else _source(connection, row.id, trigger.definition),
+        )
 
 
 def starter_of_run(run: UUID, actor: Actor) -> StarterOfRun | None:
@@ -162,32 +183,6 @@ def input_schema(agent: str) -> dict[str, Any] | None:
 def describe_problem(exc: Tampered | KeyMissing) -> str:
     """Say to a reader why a trigger cannot be shown."""
     return f"{exc}. It starts nothing."
-
-
-def _view(
-    connection: Connection, row: TriggerRow, before: int | None, *, may_change: bool
-) -> TriggerView:
-    stored_acts = triggers.newest_acts(connection, row, ACTS)
-    trigger = parse_act(row, stored_acts[0].body)
-    history = occurrences.newest(connection, row.id, HISTORY + 1, before)
-    is_schedule = row.kind is TriggerKind.SCHEDULE
-    return TriggerView(
-        id=row.id,
-        state=row.state,
-        problem=row.problem,
-        owner=trigger.owner,
-        makers=trigger.makers,
-        definition=trigger.definition,
-        next_times=_next_times(trigger) if is_schedule else (),
-        history=tuple(history[:HISTORY]),
-        has_more=len(history) > HISTORY,
-        last_failure=occurrences.last_failure(connection, row.id) if is_schedule else None,
-        acts=tuple(map(_past_act, stored_acts)),
-        # A schedule whose last time has passed can get another end.
-        changeable=may_change and trigger.status is not TriggerStatus.ENDED,
-        webhook=_webhook(connection, trigger),
-        source=None if is_schedule else _source(connection, row.id, trigger.definition),
-    )
 
 
 def _past_act(act: StoredAct) -> PastAct:

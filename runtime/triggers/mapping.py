@@ -96,19 +96,16 @@ class _Applied:
     def of(self, value: Any, path: str) -> Any:
         match value:
             case str():
-                return self._text(value, path)
+                alone = _EXPRESSION.fullmatch(value)
+                if alone and len(_EXPRESSION.findall(value)) == 1:
+                    return self._value(alone[1], path)
+                return _EXPRESSION.sub(lambda match: _to_text(self._value(match[1], path)), value)
             case list():
                 return [self.of(item, f"{path}[{n}]") for n, item in enumerate(value)]
             case dict():
                 return {name: self.of(item, f"{path}.{name}") for name, item in value.items()}
             case _:
                 return value
-
-    def _text(self, text: str, path: str) -> Any:
-        alone = _EXPRESSION.fullmatch(text)
-        if alone and len(_EXPRESSION.findall(text)) == 1:
-            return self._value(alone[1], path)
-        return _EXPRESSION.sub(lambda match: _to_text(self._value(match[1], path)), text)
 
     def _value(self, expression: str, path: str) -> Any:
         value = _value(expression, self._facts, path)

@@ -288,7 +288,8 @@ def _plan_times(
     due = list[DueTime]()
     for at in times:
         missed = at in missed_times
-        if missed and not _runs_late(definition.missed, last=at == times[-1]):
+        runs_once = definition.missed is Missed.ONCE and at == times[-1]
+        if missed and not (definition.missed is Missed.ALL or runs_once):
             due.append(DueTime(at=at, act=TimeAct.SKIP, reason=MISSED))
             continue
         time = _take_turn(definition.overlap, at, busy, missed=missed)
@@ -298,11 +299,6 @@ def _plan_times(
         elif time.act is TimeAct.WAIT:
             busy = replace(busy, waiting=busy.waiting + 1)
     return due
-
-
-def _runs_late(rule: Missed, *, last: bool) -> bool:
-    """Tell whether a missed time starts a run."""
-    return rule is Missed.ALL or (rule is Missed.ONCE and last)
 
 
 def _take_turn(rule: Overlap, at: datetime, busy: Busy, *, missed: bool) -> DueTime:

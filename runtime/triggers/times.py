@@ -19,7 +19,7 @@ from runtime.store.pool import Connection
 from runtime.store.tables import occurrences, triggers
 from runtime.store.tables.occurrences import OccurrenceKind, OccurrenceState
 from runtime.triggers import schedule_definition
-from runtime.triggers.schedule_definition import Busy, DueTime, Overlap, ScheduleDefinition, TimeAct
+from runtime.triggers.schedule_definition import Busy, Overlap, ScheduleDefinition, TimeAct
 from runtime.triggers.trigger import SignedTrigger, TriggerStatus
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,25 @@ def handle(connection: Connection, schedule: Schedule, now: datetime) -> bool:
     next_at = schedule.row.next_at
     if schedule.status is TriggerStatus.ACTIVE:
         if next_at is not None:
-            next_at = _handle_due(connection, schedule, next_at, now)
+            open_times = occurrences.open_times(connection, schedule.id)
+            busy = Busy(
+                running=open_times.running > 0,
+                own_running=open_times.own_running > 0,
+                waiting=open_times.own_waiting,
+            )
+            due = schedule_definition.plan_due(schedule.id, schedule.definition, next_at, now, busy)
+            for time in due.times:
+                added = occurrences.add_time(
+                    connection,
+                    schedule.id,
+                    time.at,
+                    kind=OccurrenceKind.SCHEDULED,
+                    state=_STATES[time.act],
+                    reason=time.reason,
+                )
+                if added and time.act is TimeAct.START:
+                    _try_to_start(connection, schedule, time.at)
+            next_at = due.next_at
         _start_waiting(connection, schedule)
     set_next(connection, schedule, next_at, now)
     return False
@@ -117,36 +135,6 @@ def start_run(
     ).run
     _write(connection, schedule, at, state=OccurrenceState.STARTED, run=run, reason="")
     return run
-
-
-def _handle_due(
-    connection: Connection, schedule: Schedule, next_at: datetime, now: datetime
-) -> datetime | None:
-    """Handle the due times, and return the next one."""
-    open_times = occurrences.open_times(connection, schedule.id)
-    busy = Busy(
-        running=open_times.running > 0,
-        own_running=open_times.own_running > 0,
-        waiting=open_times.own_waiting,
-    )
-    due = schedule_definition.plan_due(schedule.id, schedule.definition, next_at, now, busy)
-    for time in due.times:
-        _apply(connection, schedule, time)
-    return due.next_at
-
-
-def _apply(connection: Connection, schedule: Schedule, time: DueTime) -> None:
-    """Write the row of a due time, and start its run if the plan says so."""
-    added = occurrences.add_time(
-        connection,
-        schedule.id,
-        time.at,
-        kind=OccurrenceKind.SCHEDULED,
-        state=_STATES[time.act],
-        reason=time.reason,
-    )
-    if added and time.act is TimeAct.START:
-        _try_to_start(connection, schedule, time.at)
 
 
 def _start_waiting(connection: Connection, schedule: Schedule) -> None:

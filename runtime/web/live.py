@@ -209,7 +209,18 @@ class LiveServer:
         elif (person := await self._read(_person_of, session)) is None:
             await _refuse(send, 401, "Log in first.")
         elif self._has_room(person):
-            await self._serve(Stream(session=session, person=person), receive, send)
+            stream = Stream(session=session, person=person)
+            watcher = asyncio.get_running_loop().create_task(_end_on_disconnect(receive, stream))
+            self._streams[stream] = None
+            try:
+                with suppress(OSError):  # the tab was closed while a line was sent
+                    await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+                    await _write(send, ": open\n\n")
+                    await self._forward(stream, send)
+                    await send({"type": "http.response.body", "body": b""})
+            finally:
+                self._streams.pop(stream, None)
+                watcher.cancel()
         else:
             await _refuse(send, 503, "Live updates are unavailable. Try again later.")
 
@@ -217,19 +228,6 @@ class LiveServer:
         """Tell whether a new stream of the person may open. Ends their oldest if they have too many."""
         _end_oldest(self._streams, person, MAX_STREAMS_OF_PERSON)
         return self.connected.is_set() and len(self._streams) < MAX_STREAMS
-
-    async def _serve(self, stream: Stream, receive: Receive, send: Send) -> None:
-        watcher = asyncio.get_running_loop().create_task(_end_on_disconnect(receive, stream))
-        self._streams[stream] = None
-        try:
-            with suppress(OSError):  # the tab was closed while a line was sent
-                await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-                await _write(send, ": open\n\n")
-                await self._forward(stream, send)
-                await send({"type": "http.response.body", "body": b""})
-        finally:
-            self._streams.pop(stream, None)
-            watcher.cancel()
 
     async def _forward(self, stream: Stream, send: Send) -> None:
         loop = asyncio.get_running_loop()

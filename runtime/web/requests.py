@@ -132,7 +132,11 @@ def strict(view: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(view)
     def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         path = request.resolver_match.kwargs if request.resolver_match else {}
-        _check_query(request, names - set(path))
+        for name, values in request.GET.lists():
+            if name not in names or name in path:
+                raise InvalidInput(name, "is not a parameter of this address")
+            if len(values) > 1:
+                raise InvalidInput(name, "may be given only once")
         if not has_body:
             _check_no_body(request)
         return view(request, *args, **kwargs)
@@ -181,14 +185,6 @@ def add_kill_switches(request: HttpRequest) -> dict[str, Any]:
 def _is_body(parameter: Parameter) -> bool:
     kind = parameter.annotation
     return isinstance(kind, type) and issubclass(kind, BaseModel)
-
-
-def _check_query(request: HttpRequest, names: frozenset[str]) -> None:
-    for name, values in request.GET.lists():
-        if name not in names:
-            raise InvalidInput(name, "is not a parameter of this address")
-        if len(values) > 1:
-            raise InvalidInput(name, "may be given only once")
 
 
 def _check_no_body(request: HttpRequest) -> None:

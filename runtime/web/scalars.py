@@ -9,7 +9,6 @@ has no address: its checked bytes stand in the page.
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -100,19 +99,14 @@ def _branch(value: Any) -> SafeString:
     if not value:
         return _word(as_json(value), "empty list" if isinstance(value, list) else "empty object")
     if isinstance(value, list):
-        return format_html(
-            '<ul class="tree">{}</ul>', format_html_join("", "<li>{}</li>", _items(value))
-        )
-    rows = format_html_join("", "<div><dt><bdi>{}</bdi></dt><dd>{}</dd></div>", _fields(value))
+        rows = format_html_join("", "<li>{}</li>", ((_leaf(item),) for item in value))
+        return format_html('<ul class="tree">{}</ul>', rows)
+    rows = format_html_join(
+        "",
+        "<div><dt><bdi>{}</bdi></dt><dd>{}</dd></div>",
+        ((escape_visible(name), _leaf(item)) for name, item in value.items()),
+    )
     return format_html('<dl class="tree">{}</dl>', rows)
-
-
-def _items(value: list[Any]) -> Iterator[tuple[SafeString]]:
-    return ((_leaf(item),) for item in value)
-
-
-def _fields(value: dict[str, Any]) -> Iterator[tuple[SafeString, SafeString]]:
-    return ((escape_visible(name), _leaf(item)) for name, item in value.items())
 
 
 def _leaf(value: Any) -> SafeString:

@@ -227,6 +227,7 @@ def _field(
             )
             for number in range(len(items) + _MORE_ROWS)
         )
+    match = _MOMENT.fullmatch(value) if kind == "moment" and isinstance(value, str) else None
     return Field(
         path=path,
         label=label,
@@ -238,7 +239,7 @@ def _field(
         choices=choices_of(rule) if kind in ("choice", "boolean") else (),
         inside=inside,
         raw=_raw(kind, value),
-        zone=_zone(kind, value),
+        zone=match[2] if match else "Z",
     )
 
 
@@ -310,11 +311,6 @@ def _raw(kind: str, value: Any) -> str:
     return as_typed(kind, value)
 
 
-def _zone(kind: str, value: Any) -> str:
-    match = _MOMENT.fullmatch(value) if kind == "moment" and isinstance(value, str) else None
-    return match[2] if match else "Z"
-
-
 def _refuse(constant: str) -> None:
     """Refuse NaN and Infinity, which Python reads but JSON does not have."""
     raise ValueError(constant)
@@ -336,7 +332,9 @@ def _read(field: Field, form_values: Mapping[str, str], wrong: dict[str, str]) -
     if field.id not in form_values or (raw == field.raw.replace("\r\n", "\n") and same_zone):
         return field.value
     if not raw.strip() and not (raw and field.kind in ("text", "long")):
-        return _empty(field)
+        if field.required and field.kind in ("text", "long") and not field.nullable:
+            return ""
+        return None if field.nullable and field.value is not _ABSENT else _ABSENT
     try:
         if field.kind == "moment":
             return _moment(raw.strip(), zone)
@@ -354,12 +352,6 @@ def _read_inside(field: Field, form_values: Mapping[str, str], wrong: dict[str, 
     if not values and (field.value is _ABSENT or field.value is None):
         return field.value
     return list(values.values()) if field.kind == "list" else values
-
-
-def _empty(field: Field) -> Any:
-    if field.required and field.kind in ("text", "long") and not field.nullable:
-        return ""
-    return None if field.nullable and field.value is not _ABSENT else _ABSENT
 
 
 def _moment(local: str, zone: str) -> str:

@@ -3,6 +3,7 @@
 Each has one log file, which is rotated at a start; those of three earlier starts are kept.
 """
 
+import math
 import os
 import re
 import select
@@ -99,7 +100,10 @@ class Supervisor:
         while True:
             self.check()
             look()
-            self._pipe.pause(min(every, self._until_next()))
+            waiting = [one.restart_at for one in self._services if one.process is None]
+            waiting += [one.kill_at for one in self._services if one.kill_at is not None]
+            due_in = min(waiting, default=math.inf) - time.monotonic()
+            self._pipe.pause(min(every, max(0.0, due_in)))
 
     def replace(self, matches: Callable[[Service], bool]) -> None:
         """Stop each of these services, with its time to drain, and start it again."""
@@ -119,8 +123,14 @@ class Supervisor:
         for running in self._services:
             process = running.process
             if process is None:
-                if time.monotonic() >= running.restart_at:
-                    self._restart(running)
+                if time.monotonic() < running.restart_at:
+                    continue
+                try:
+                    self._begin(running)
+                except LocalError as error:
+                    self._say(f"{error}; again in {running.schedule_restart():g} s")
+                else:
+                    self._say(f"{running.service.name} is running again")
             elif process.poll() is not None:
                 self._on_exit(running)
             elif running.kill_at is not None and time.monotonic() >= running.kill_at:
@@ -133,7 +143,21 @@ class Supervisor:
     def stop(self) -> None:
         """Stop all services in their stop order. Services with the same number stop together."""
         for stop_order in sorted({running.service.stop_order for running in self._services}):
-            _stop_together([one for one in self._services if one.service.stop_order == stop_order])
+            going = [
+                (running.service, running.process)
+                for running in self._services
+                if running.service.stop_order == stop_order and running.process is not None
+            ]
+            for service, process in going:
+                with suppress(ProcessLookupError):
+                    process.send_signal(service.stop_signal)
+            began_at = time.monotonic()
+            for service, process in going:
+                seconds_left = began_at + service.stop_timeout - time.monotonic()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, seconds_left))
+                spawn.signal_group(process, signal.SIGKILL)
+                process.wait()
         self._services.clear()
         self._changed([])
 
@@ -156,19 +180,6 @@ class Supervisor:
         self._say(
             f"{running.service.name} ended ({how}); again in {running.schedule_restart():g} s"
         )
-
-    def _restart(self, running: "_Running") -> None:
-        try:
-            self._begin(running)
-        except LocalError as error:
-            self._say(f"{error}; again in {running.schedule_restart():g} s")
-        else:
-            self._say(f"{running.service.name} is running again")
-
-    def _until_next(self) -> float:
-        waiting = [one.restart_at for one in self._services if one.process is None]
-        waiting += [one.kill_at for one in self._services if one.kill_at is not None]
-        return max(0.0, min(waiting, default=time.monotonic() + CHECK_SECONDS) - time.monotonic())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -218,17 +229,3 @@ def last_line(folder: Path, name: str) -> str:
     """Return the last line of a process's log; empty if it wrote nothing."""
     lines = (folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
     return lines[-1].strip() if lines else ""
-
-
-def _stop_together(services: Sequence[_Running]) -> None:
-    going = [(one.service, one.process) for one in services if one.process is not None]
-    for service, process in going:
-        with suppress(ProcessLookupError):
-            process.send_signal(service.stop_signal)
-    began_at = time.monotonic()
-    for service, process in going:
-        seconds_left = began_at + service.stop_timeout - time.monotonic()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(max(0.0, seconds_left))
-        spawn.signal_group(process, signal.SIGKILL)
-        process.wait()

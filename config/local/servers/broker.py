@@ -46,8 +46,22 @@ def start(
         broker.data.mkdir(mode=0o700)
         chown(broker.account, [broker.data])
     (broker.socket / _SOCKET).unlink(missing_ok=True)
+    settings = {
+        "--port": "0",  # no network at all
+        "--unixsocket": str(broker.socket / _SOCKET),
+        "--unixsocketperm": "700",
+        "--dir": str(broker.data),
+        "--daemonize": "no",
+        "--set-proc-title": "no",  # it would overwrite the mark in its environment
+        "--appendonly": "yes",  # without it a kill -9 loses every waiting message
+        "--appendfsync": "everysec",
+        "--maxmemory-policy": "noeviction",  # a queue must never drop messages to free memory
+        "--enable-debug-command": "no",
+        "--enable-module-command": "no",
+        "--save": "",
+    }
     process = spawn.start(
-        [broker.program, *_options(broker)],
+        [broker.program, *(part for name, value in settings.items() for part in (name, value))],
         account=broker.account,
         environment=spawn.plain_environment() | {spawn.MARK: broker.mark},
         folder=broker.data,
@@ -87,21 +101,3 @@ def stop(process: subprocess.Popen[bytes], stop_timeout: float = 2.0) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _options(broker: Broker) -> list[str]:
-    settings = {
-        "port": ["0"],  # no network at all
-        "unixsocket": [str(broker.socket / _SOCKET)],
-        "unixsocketperm": ["700"],
-        "dir": [str(broker.data)],
-        "daemonize": ["no"],
-        "set-proc-title": ["no"],  # it would overwrite the mark in its environment
-        "appendonly": ["yes"],  # without it a kill -9 loses every waiting message
-        "appendfsync": ["everysec"],
-        "maxmemory-policy": ["noeviction"],  # a queue must never drop messages to free memory
-        "enable-debug-command": ["no"],
-        "enable-module-command": ["no"],
-        "save": [""],
-    }
-    return [part for name, values in settings.items() for part in (f"--{name}", *values)]

@@ -41,7 +41,11 @@ def save(folder: Path, data: bytes) -> Path:
         file.flush()
         os.fsync(file.fileno())
     path = Path(scratch).rename(folder / name)
-    _flush(folder)
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
     return path
 
 
@@ -62,14 +66,6 @@ async def listen(listener: socket.socket, folder: Path) -> asyncio.Server:
         lambda: SMTP(Mailbox(folder), data_size_limit=LIMIT, enable_SMTPUTF8=True, loop=loop),
         sock=listener,
     )
-
-
-def _flush(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 if __name__ == "__main__":

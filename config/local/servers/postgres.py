@@ -12,8 +12,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -72,7 +72,15 @@ class Roles:
         with psycopg.connect(cluster.url(), connect_timeout=3) as connection:
             for name, password in self.passwords.items():
                 ensure_role(connection, name, password)
-            _give_database(connection)
+            owner = sql.Identifier(OWNER)
+            for statement in (
+                sql.SQL("ALTER DATABASE {} OWNER TO {}").format(sql.Identifier(DATABASE), owner),
+                sql.SQL("REVOKE CREATE ON SCHEMA public FROM PUBLIC"),
+                sql.SQL("GRANT ALL ON SCHEMA public TO {}").format(owner),
+                # `healthcheck sweeper` reads pg_stat_activity.
+                sql.SQL("GRANT pg_read_all_stats TO {}").format(owner),
+            ):
+                connection.execute(statement)
 
 
 def url(socket: Path, role: str, password: str, database: str = DATABASE) -> str:
@@ -84,7 +92,17 @@ def initialise(cluster: Cluster) -> bool:
     """Create the cluster if none exists. Return whether it was created. Raise Refused for another major version."""
     marker = cluster.data / "PG_VERSION"
     if cluster.data.exists():
-        _require_own(cluster)
+        status = cluster.data.stat()
+        if status.st_uid != cluster.account.uid:
+            owner, name = owner_of(cluster.data), cluster.account.name
+            raise Refused(
+                f"{cluster.data} belongs to {owner}, but Postgres runs as {name}:"
+                f" start as the account that made it, or chown -R {name} {cluster.data}"
+            )
+        if status.st_mode & 0o027:
+            raise Refused(
+                f"{cluster.data} can be read by others, which Postgres refuses: chmod 700 {cluster.data}"
+            )
     major = _major_of(cluster)
     if marker.exists():
         there = marker.read_text(encoding="ascii").strip()
@@ -192,25 +210,14 @@ def roles_of(home: DataDir) -> Roles:
 def ensure_role(connection: Connection[TupleRow], name: str, password: str) -> None:
     """Create a role that may log in and nothing else, unless it is there."""
     if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [name]).fetchone() is None:
+        # Hashed as Postgres stores it, so that no log of statements ever contains it
+        sealed = connection.pgconn.encrypt_password(
+            password.encode(), name.encode(), b"scram-sha-256"
+        )
         connection.execute(
             sql.SQL("CREATE ROLE {} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD {}").format(
-                sql.Identifier(name), sql.Literal(_sealed(connection, name, password))
+                sql.Identifier(name), sql.Literal(sealed.decode())
             )
-        )
-
-
-def _require_own(cluster: Cluster) -> None:
-    """Raise Refused if the owner or mode of the data would keep Postgres from starting."""
-    status = cluster.data.stat()
-    if status.st_uid != cluster.account.uid:
-        owner, name = owner_of(cluster.data), cluster.account.name
-        raise Refused(
-            f"{cluster.data} belongs to {owner}, but Postgres runs as {name}:"
-            f" start as the account that made it, or chown -R {name} {cluster.data}"
-        )
-    if status.st_mode & 0o027:
-        raise Refused(
-            f"{cluster.data} can be read by others, which Postgres refuses: chmod 700 {cluster.data}"
         )
 
 
@@ -242,14 +249,23 @@ def _wait(
 
 
 def _initdb(cluster: Cluster, folder: Path, major: int) -> None:
-    with _password_file(cluster) as path:
+    # This locale's sort order does not change with an upgrade of the C library, which would break indexes.
+    locale = ["--locale=C.UTF-8"]
+    if major >= 17:
+        locale = ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+    handle, name = tempfile.mkstemp(dir=cluster.data.parent)  # only its account can read it
+    password_file = Path(name)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(cluster.password + "\n")
+        chown(cluster.account, [password_file])
         process = subprocess.run(
             [
                 cluster.programs / "initdb",
                 *("-D", folder),
                 *("-U", cluster.superuser),
-                *("--auth=scram-sha-256", f"--pwfile={path}"),
-                *("--encoding=UTF8", *_locale(major)),
+                *("--auth=scram-sha-256", f"--pwfile={password_file}"),
+                *("--encoding=UTF8", *locale),
                 "--data-checksums",
                 "--no-instructions",
             ],
@@ -260,32 +276,13 @@ def _initdb(cluster: Cluster, folder: Path, major: int) -> None:
             check=False,
             **cluster.account.popen(),
         )
+    finally:
+        password_file.unlink()
     if process.returncode:
         lines = (process.stderr or process.stdout).strip().splitlines() or ["no reason given"]
         shutil.rmtree(folder)
         reason = next((line for line in lines if "FATAL" in line or "error:" in line), lines[-1])
         raise DidNotStart(f"initdb failed: {reason}")
-
-
-def _locale(major: int) -> list[str]:
-    """Return a locale whose sort order does not change with an upgrade of the C library, which would break indexes."""
-    if major >= 17:
-        return ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-    return ["--locale=C.UTF-8"]
-
-
-@contextmanager
-def _password_file(cluster: Cluster) -> Iterator[Path]:
-    """Yield a file with the password that only the cluster's account can read. Delete it after initdb."""
-    handle, name = tempfile.mkstemp(dir=cluster.data.parent)
-    path = Path(name)
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(cluster.password + "\n")
-        chown(cluster.account, [path])
-        yield path
-    finally:
-        path.unlink()
 
 
 def _major_of(cluster: Cluster) -> int:
@@ -303,21 +300,3 @@ def _major_of(cluster: Cluster) -> int:
     if match is None:
         raise DidNotStart(f"cannot tell the version of Postgres from {output.strip()!r}")
     return int(match[1])
-
-
-def _give_database(connection: Connection[TupleRow]) -> None:
-    owner = sql.Identifier(OWNER)
-    for statement in (
-        sql.SQL("ALTER DATABASE {} OWNER TO {}").format(sql.Identifier(DATABASE), owner),
-        sql.SQL("REVOKE CREATE ON SCHEMA public FROM PUBLIC"),
-        sql.SQL("GRANT ALL ON SCHEMA public TO {}").format(owner),
-        # `healthcheck sweeper` reads pg_stat_activity.
-        sql.SQL("GRANT pg_read_all_stats TO {}").format(owner),
-    ):
-        connection.execute(statement)
-
-
-def _sealed(connection: Connection[TupleRow], name: str, password: str) -> str:
-    """Hash the password as Postgres stores it, so that no log of statements ever contains it."""
-    sealed = connection.pgconn.encrypt_password(password.encode(), name.encode(), b"scram-sha-256")
-    return sealed.decode()

@@ -18,7 +18,6 @@ from runtime.core.values.json_values import file_of
 from runtime.core.values.limits import MAX_MESSAGE
 from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
-from runtime.ports.access import Actor
 from runtime.reads import (
     agent_picture,
     blobs,
@@ -33,9 +32,8 @@ from runtime.reads import (
 )
 from runtime.reads.filters import MAX_SEARCH
 from runtime.reads.run_page import RunHistory
-from runtime.reads.runs import PendingRequests, RunDetail
-from runtime.reads.timeline import RowFilter, StepMap
-from runtime.reads.transcript import Transcript
+from runtime.reads.runs import RunDetail
+from runtime.reads.timeline import RowFilter
 from runtime.triggers import listing
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of, admins_only
@@ -51,14 +49,21 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show a run: its status, its open gates and waits, and the steps of its agents."""
     actor, access = actor_of(request), wiring.access()
     detail, problem = with_archive(readable(run, actor))
-    if _is_put_off(request, detail):
+    is_whole = query_params.is_htmx(request) or WHOLE in request.GET
+    if detail.position > run_page.LONG and not is_whole:  # its steps are read after it has opened
         parameters = urlencode({**request.GET.dict(), WHOLE: "1"})
         context = {"section": "runs", "run": detail, "whole": parameters}
         return _varied(render(request, "runs/long.html", context))
     is_admin = access.reads_continuations(actor)
     with run_page.open_history(detail, provider_errors=is_admin) as history:
-        if _is_pane(request):
-            context = {"run": detail, **_read_pane(request, history)}
+        if _is_partial(request) and request.headers.get("HX-Target") == PANE:
+            # A step opens or closes beside the map, which stays at its page as it is.
+            context = {
+                "run": detail,
+                **_read_step(request, history),
+                "keep": _encoded(_choice_parameters(*_row_choice(request))),
+                "number": query_params.page_number(request),
+            }
             return _varied(render(request, "runs/run.html#pane", context))
         context = _context(request, detail, problem, history, is_admin=is_admin)
         template = "runs/run.html#live" if _is_partial(request) else "runs/run.html"
@@ -97,6 +102,14 @@ def _context(
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
     tab = query_params.choice(request, "tab", tabs) or "timeline"
     pending = runs.pending_requests(detail.id)
+    may_control = (
+        not detail.ended
+        and detail.status != RunStatus.QUARANTINED
+        and history.transcript.ending is None
+        and not pending.cancel
+        and access.may_control(actor, detail.requester)
+    )
+    is_paused = history.transcript.pause is not None
     return {
         "section": "runs",
         "run": detail,
@@ -125,24 +138,17 @@ def _context(
         and detail.archived_at is None
         and access.may_control(actor, detail.requester),
         "may_cancel": not detail.ended and access.may_cancel(actor, detail.requester),
-        **_pace(detail, actor, pending, history.transcript),
+        "pause_requested": pending.pause,
+        "is_paused": is_paused if pending.pause is None else pending.pause,
+        "may_pause": may_control,
+        "may_write": may_control,
+        "max_message": MAX_MESSAGE,
         **_read_tab(request, tab, history),
     }
 
 
 def _is_partial(request: HttpRequest) -> bool:
     return query_params.is_htmx(request) and WHOLE not in request.GET
-
-
-def _is_pane(request: HttpRequest) -> bool:
-    """Tell whether a step opens or closes beside the map, which stays as it is."""
-    return _is_partial(request) and request.headers.get("HX-Target") == PANE
-
-
-def _is_put_off(request: HttpRequest, detail: RunDetail) -> bool:
-    """Tell whether the steps are read after the page has opened, because that takes long."""
-    is_whole = query_params.is_htmx(request) or WHOLE in request.GET
-    return detail.position > run_page.LONG and not is_whole
 
 
 def _varied(response: HttpResponse) -> HttpResponse:
@@ -158,42 +164,19 @@ def with_archive(detail: RunDetail) -> tuple[RunDetail, str]:
         return detail, str(exc)
 
 
-def _pace(
-    detail: RunDetail, actor: Actor, pending: PendingRequests, transcript: Transcript
-) -> dict[str, Any]:
-    """Tell whether the run is paused or about to be, and whether the actor may pause it and send messages."""
-    may_control = (
-        not detail.ended
-        and detail.status != RunStatus.QUARANTINED
-        and transcript.ending is None
-        and not pending.cancel
-        and wiring.access().may_control(actor, detail.requester)
-    )
-    return {
-        "pause_requested": pending.pause,
-        "is_paused": transcript.pause is not None if pending.pause is None else pending.pause,
-        "may_pause": may_control,
-        "may_write": may_control,
-        "max_message": MAX_MESSAGE,
-    }
-
-
 def _read_tab(request: HttpRequest, tab: str, history: RunHistory) -> dict[str, Any]:
     """Return the rows or messages of this tab and page, and the opened step."""
     if tab == "state":
         return {"gates": history.timeline.gates}
     if tab == "transcript":
         return _piece(request, history.transcript.all_messages(), {"tab": tab}, size=MESSAGES)
-    return _read_map(request, history)
-
-
-def _read_map(request: HttpRequest, history: RunHistory) -> dict[str, Any]:
-    """Return the rows of the map that this address chooses, and the opened step."""
     step_context = _read_step(request, history)
     choice, text = _row_choice(request)
     steps = history.steps
     indexes = steps.matches(RowFilter(choice) if choice else None, text)
-    at = _page_of_step(steps, indexes, request.GET.get("step", ""))
+    step = request.GET.get("step", "")
+    places = [n for n, index in enumerate(indexes) if step and steps.spans[index].step == step]
+    at = places[-1] // timeline.ROWS + 1 if places else None  # the page with its last row
     piece = _piece(request, indexes, _choice_parameters(choice, text), size=timeline.ROWS, at=at)
     return {
         **piece,
@@ -203,15 +186,6 @@ def _read_map(request: HttpRequest, history: RunHistory) -> dict[str, Any]:
         "most": MAX_SEARCH,
         "filters": [(name.value, steps.count(name)) for name in RowFilter],
         **step_context,
-    }
-
-
-def _read_pane(request: HttpRequest, history: RunHistory) -> dict[str, Any]:
-    """Return the opened step alone, with the page of the map that it was opened from."""
-    return {
-        **_read_step(request, history),
-        "keep": _encoded(_choice_parameters(*_row_choice(request))),
-        "number": query_params.page_number(request),
     }
 
 
@@ -234,12 +208,6 @@ def _choice_parameters(choice: str, text: str) -> dict[str, str]:
 
 def _encoded(keep: dict[str, str]) -> str:
     return f"{urlencode(keep)}&" if keep else ""
-
-
-def _page_of_step(steps: StepMap, indexes: Sequence[int], step: str) -> int | None:
-    """Return the page with the last row of a step; None if no page has one."""
-    places = [n for n, index in enumerate(indexes) if step and steps.spans[index].step == step]
-    return places[-1] // timeline.ROWS + 1 if places else None
 
 
 def _piece(

@@ -70,25 +70,20 @@ def answer(
         except (RequestError, Tampered, KeyMissing, NewerSchema) as exc:
             refusal = exc
     detail = readable(run, actor)
-    page = {"run": detail, **_fields(request, refusal), **context(actor, detail, refusal)}
-    return render(request, template, page, status=_status(refusal))
-
-
-def _fields(request: HttpRequest, refusal: Refusal | None) -> Context:
-    """Return the context that all forms share. `unverified` names the stored data that does not verify."""
-    return {
+    page = {
+        "run": detail,
         "section": "runs",
         "reason": "" if isinstance(refusal, Forbidden) else form_text(request.POST, "reason"),
         "max_reason": MAX_REASON,
         "field": refusal if isinstance(refusal, InvalidInput) else None,
+        # the stored data that does not verify
         "unverified": "" if isinstance(refusal, RequestError | None) else str(refusal),
+        **context(actor, detail, refusal),
     }
-
-
-def _status(refusal: Refusal | None) -> int:
-    if refusal is None:
-        return 200
-    return refusal.status if isinstance(refusal, RequestError) else 409
+    status = 200 if refusal is None else 409
+    if isinstance(refusal, RequestError):
+        status = refusal.status
+    return render(request, template, page, status=status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

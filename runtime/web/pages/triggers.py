@@ -112,7 +112,14 @@ def new(request: HttpRequest, kind: TriggerKind) -> HttpResponse:
     agent = request.POST.get("agent") or request.GET.get("agent") or ""
     schema = listing.input_schema(agent)
     if schema is None:
-        return _choose_agent(request, kind, agent)
+        context = {
+            "section": f"{kind.noun}s",
+            "noun": kind.noun,
+            "agents": [*filter(external_call.is_started_by_people, wiring.catalogue().names())],
+            "called": wiring.catalogue().called(),
+            "unknown": agent,
+        }
+        return render(request, "triggers/agent.html", context, status=404 if agent else 200)
     if request.method != "POST":
         return _form_page(request, kind, FORMS[kind](agent, schema))
     return _submit(request, kind, FORMS[kind](agent, schema, request.POST))
@@ -146,8 +153,11 @@ def show(
 ) -> HttpResponse:
     """Show one schedule or trigger, with the problem of an act, or a webhook that was just made."""
     unverified, view = "", None
+    number = request.GET.get("before", "")
+    is_number = number.isascii() and number.isdigit() and len(number) < 19
+    before = int(number) if is_number else None
     try:
-        view = listing.read_one(kind, id, actor_of(request), _before(request))
+        view = listing.read_one(kind, id, actor_of(request), before)
     except (NoSuchSchedule, NoSuchTrigger) as exc:
         raise Http404 from exc
     except (Tampered, KeyMissing) as exc:
@@ -205,11 +215,6 @@ def _act(
     return redirect(kind.noun, id)
 
 
-def _before(request: HttpRequest) -> int | None:
-    number = request.GET.get("before", "")
-    return int(number) if number.isascii() and number.isdigit() and len(number) < 19 else None
-
-
 def _submit(
     request: HttpRequest, kind: TriggerKind, form: TriggerForm, id: UUID | None = None
 ) -> HttpResponse:
@@ -238,20 +243,6 @@ def _submit(
         form.refusal = None if form.errors else exc
         return _form_page(request, kind, form, id, status=exc.status)
     return redirect(kind.noun, id)
-
-
-def _choose_agent(request: HttpRequest, kind: TriggerKind, unknown: str) -> HttpResponse:
-    """Show the agents; `unknown` is a name that none of them has, or empty."""
-    context = {
-        "section": f"{kind.noun}s",
-        "noun": kind.noun,
-        "agents": list(
-            filter(external_call.is_started_by_people, wiring.catalogue().names()),
-        ),
-        "called": wiring.catalogue().called(),
-        "unknown": unknown,
-    }
-    return render(request, "triggers/agent.html", context, status=404 if unknown else 200)
 
 
 def _number(request: HttpRequest) -> UUID:
