@@ -123,8 +123,9 @@ class Api(NinjaAPI):
         patterns, app, namespace = super().urls
         for pattern in patterns:
             if isinstance(pattern, URLPattern):
-                guard = _GUARDS.get(pattern.name or "", _unguarded)
-                pattern.callback = _shaped(guard(pattern.callback))
+                guard = _GUARDS.get(pattern.name or "")
+                view = pattern.callback
+                pattern.callback = _shaped(guard(view) if guard else view)
         return patterns, app, namespace
 
 
@@ -143,10 +144,6 @@ def _for_readers(view: View) -> View:
         return view(request, **path)
 
     return guarded
-
-
-def _unguarded(view: View) -> View:
-    return view
 
 
 # Guards of ninja's own pages, by URL name. Operations authenticate their callers themselves.

@@ -66,6 +66,7 @@ async def _answer(scope: Message, receive: Receive, send: Send) -> None:
         return
 
     dropped = {b"content-length", b"transfer-encoding", *longpoll.OURS}
+    # WSGI cannot tell `-` from `_`.
     headers = [
         *(
             (name, value)
@@ -73,7 +74,7 @@ async def _answer(scope: Message, receive: Receive, send: Send) -> None:
             if name not in dropped and b"_" not in name
         ),
         (b"content-length", str(len(body)).encode()),
-    ]  # WSGI cannot tell `-` from `_`
+    ]
 
     async def ask(send: Send, extra: longpoll.Headers) -> None:
         messages = iter([{"type": "http.request", "body": body, "more_body": False}])

@@ -226,7 +226,24 @@ class Signoff:
 
     def tools(self, request: HttpRequest) -> list[dict[str, Any]]:
         """Describe the tools."""
-        return [_describe(name, tool) for name, tool in TOOLS.items() if _is_offered(name)]
+        return [
+            {
+                "name": name,
+                "description": tool.description,
+                "inputSchema": {
+                    "type": "object",
+                    "properties": tool.properties,
+                    "required": [*tool.required],
+                    "additionalProperties": False,
+                },
+                "annotations": {
+                    "readOnlyHint": tool.method == "GET",
+                    "destructiveHint": name == DECIDE,
+                },
+            }
+            for name, tool in TOOLS.items()
+            if _is_offered(name)
+        ]
 
     def call(self, request: HttpRequest, name: str, arguments: dict[str, Any]) -> McpResult:
         """Call an operation of the API."""
@@ -270,22 +287,6 @@ def _check_decidable(request: HttpRequest, arguments: Mapping[str, Any]) -> None
         raise MessageRefused(INVALID_PARAMS, "only calls at low risk are decided here")
     if arguments["verdict"] not in TOOLS[DECIDE].properties["verdict"]["enum"]:
         raise MessageRefused(INVALID_PARAMS, "the verdict is approve or deny")
-
-
-def _describe(name: str, tool: Operation) -> dict[str, Any]:
-    schema = {
-        "type": "object",
-        "properties": tool.properties,
-        "required": [*tool.required],
-        "additionalProperties": False,
-    }
-    hints = {"readOnlyHint": tool.method == "GET", "destructiveHint": name == DECIDE}
-    return {
-        "name": name,
-        "description": tool.description,
-        "inputSchema": schema,
-        "annotations": hints,
-    }
 
 
 def _send(request: HttpRequest, tool: Operation, values: Mapping[str, Any]) -> HttpResponse:

@@ -69,7 +69,16 @@ class Gateway:
 
     def tools(self, request: HttpRequest) -> list[dict[str, Any]]:
         """Describe the tools as their definitions were accepted."""
-        return [*map(_describe, self.offered), _APPROVAL_RESULT]
+        accepted = [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "inputSchema": tool.schema,
+                "annotations": {"readOnlyHint": tool.effect is EffectClass.READ},
+            }
+            for tool in self.offered
+        ]
+        return [*accepted, _APPROVAL_RESULT]
 
     def call(self, request: HttpRequest, name: str, arguments: dict[str, Any]) -> McpResult:
         """Start the run of a call or find it, and answer with its result, or with its handle."""
@@ -114,18 +123,16 @@ def _id(text: object) -> UUID:
         raise MessageRefused(INVALID_PARAMS, "the handle is not a UUID") from exc
 
 
-def _describe(tool: OfferedTool) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "inputSchema": tool.schema,
-        "annotations": {"readOnlyHint": tool.effect is EffectClass.READ},
-    }
-
-
 def _result_of(call: GatewayCall) -> dict[str, Any]:
     if not call.ended:
-        return _waiting(call)
+        asks = call.status is RunStatus.SUSPENDED
+        state = "It waits for a person's decision" if asks else "It is under way"
+        notice = (
+            f"This call has no result yet. {state}, at {settings.PUBLIC_URL}/runs/{call.run}/."
+            f" Ask {APPROVAL_RESULT} with the handle {call.run}, or send the same call again."
+        )
+        handle = {"handle": str(call.run), "status": "waiting"}
+        return {**text_result(notice), "structuredContent": handle}
     answer = call.answer
     if answer is None:
         reason = call.reason or "its result is no longer kept"
@@ -144,16 +151,3 @@ def _result_of(call: GatewayCall) -> dict[str, Any]:
         notes.append("The result is too long. This is its beginning.")
     result = text_result(text, *notes)
     return {**result, "structuredContent": content} if isinstance(content, dict) else result
-
-
-def _waiting(call: GatewayCall) -> dict[str, Any]:
-    asks = call.status is RunStatus.SUSPENDED
-    state = "It waits for a person's decision" if asks else "It is under way"
-    text = (
-        f"This call has no result yet. {state}, at {settings.PUBLIC_URL}/runs/{call.run}/. Ask {APPROVAL_RESULT} with"
-        f" the handle {call.run}, or send the same call again."
-    )
-    return {
-        **text_result(text),
-        "structuredContent": {"handle": str(call.run), "status": "waiting"},
-    }

@@ -5,6 +5,7 @@ It answers a program on the same machine, or one with SIGNOFF_METRICS_TOKEN. A f
 
 import hmac
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from ipaddress import ip_address
 
@@ -57,8 +58,11 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 def _refusal(request: HttpRequest) -> HttpResponse | None:
     """Return the answer to a client that may not read the measures, None if it may."""
-    if _is_local(request):
-        return None
+    # A program on this machine may. A proxy there passes on the requests of others.
+    if not settings.BEHIND_PROXY and not any(name in request.headers for name in FORWARDED):
+        with suppress(ValueError):
+            if ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback:
+                return None
     authorization = request.headers.get("Authorization")
     if authorization is None:
         return _plain(403, "Send Authorization: Bearer and the token of SIGNOFF_METRICS_TOKEN.")
@@ -68,16 +72,6 @@ def _refusal(request: HttpRequest) -> HttpResponse | None:
     answer = _plain(401, "This is not the token of SIGNOFF_METRICS_TOKEN.")
     answer["WWW-Authenticate"] = "Bearer"
     return answer
-
-
-def _is_local(request: HttpRequest) -> bool:
-    """Return whether the client is a program on this machine. A proxy there passes on the requests of others."""
-    if settings.BEHIND_PROXY or any(name in request.headers for name in FORWARDED):
-        return False
-    try:
-        return ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback
-    except ValueError:
-        return False
 
 
 def _plain(status: int, text: str) -> HttpResponse:

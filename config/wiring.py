@@ -15,7 +15,6 @@ from approvals.port.adapter import ApprovalService
 from approvals.rights.access import AccessService
 from runtime import broker
 from runtime.ports import wiring
-from runtime.ports.objects import ObjectStore
 from runtime.store.object_stores.stores import store_at
 from runtime.upkeep import startup
 
@@ -24,18 +23,15 @@ def connect() -> None:
     """Connect the ports of every process: permissions, the agents' catalogue and approvals."""
     wiring.plug(access=AccessService(), catalogue=Catalogue(), approvals=ApprovalService())
     if settings.SIGNOFF_OBJECT_STORE:
-        wiring.plug(objects=_object_store(settings.SIGNOFF_OBJECT_STORE))
+        try:
+            wiring.plug(objects=store_at(settings.SIGNOFF_OBJECT_STORE))
+        except ValueError as problem:
+            reason = f"SIGNOFF_OBJECT_STORE cannot be used: {problem}"
+            raise SystemExit(f"signoff: {reason}") from None
     elif any(rule.days for rule in settings.SIGNOFF_ARCHIVE):
         raise SystemExit("signoff: SIGNOFF_ARCHIVE needs SIGNOFF_OBJECT_STORE, where its files are")
     user_logged_out.connect(_notify_logged_out)
     accounts.sessions_ended.connect(_notify_ended_sessions)
-
-
-def _object_store(address: str) -> ObjectStore:
-    try:
-        return store_at(address)
-    except ValueError as problem:
-        raise SystemExit(f"signoff: SIGNOFF_OBJECT_STORE cannot be used: {problem}") from None
 
 
 def _notify_logged_out(user: User | None, **_: Any) -> None:

@@ -42,7 +42,8 @@ def envelopes_of(approval: Approval) -> list[Envelope]:
         raise SignoffError(f"request {approval.id} {problem}, so there is no envelope of it")
     first = _request(approval, str(approval.id), approval.args, approval.created_at)
     envelopes = [first]
-    if approval.decided_at is not None and not _can_be_undone(approval):
+    is_final = approval.effective_at is None or approval.effective_at <= datetime.now(UTC)
+    if approval.decided_at is not None and is_final:
         if approval.edited is not None:
             envelopes += _end(approval, first, "edited", "cancel")
             second = _request(
@@ -57,10 +58,6 @@ def envelopes_of(approval: Approval) -> list[Envelope]:
         {"aais": "1.0", **envelope, **stream, "sequence": number}
         for number, envelope in enumerate(envelopes)
     ]
-
-
-def _can_be_undone(approval: Approval) -> bool:
-    return approval.effective_at is not None and approval.effective_at > datetime.now(UTC)
 
 
 def _request(approval: Approval, name: str, args: Any, at: datetime) -> Envelope:

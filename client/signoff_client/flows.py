@@ -89,10 +89,14 @@ def send(request: ApiRequest[T]) -> Flow[T]:
                 facts = {}
             raise refusal_of(reply.status_code, facts if isinstance(facts, dict) else {})
         wait = max(pause, _retry_after(reply))
-        if not _may_repeat(request, reply) or time.monotonic() + wait > deadline:
-            if isinstance(reply, httpx2.Response):
-                raise NoAnswer(f"the server answers {reply.status_code}") from None
-            raise NoAnswer(f"the server did not answer: {reply}") from None
+        if isinstance(reply, httpx2.Response):
+            may_be_done, problem = reply.status_code not in _BUSY, f"answers {reply.status_code}"
+        else:
+            may_be_done = not isinstance(reply, httpx2.ConnectError | httpx2.ConnectTimeout)
+            problem = f"did not answer: {reply}"
+        may_repeat = request.route.repeatable or not may_be_done
+        if not may_repeat or time.monotonic() + wait > deadline:
+            raise NoAnswer(f"the server {problem}") from None
         yield Pause(wait)
         pause = min(2 * pause, longest)
 
@@ -192,14 +196,6 @@ def next_entries(run: UUID | str, after: int) -> Flow[tuple[list[JournalEntry], 
     if not page.items and not is_last:
         yield Pause(POLL_SECONDS)
     return page.items, is_last
-
-
-def _may_repeat(request: ApiRequest[Any], reply: Reply) -> bool:
-    if request.route.repeatable:
-        return True
-    if isinstance(reply, httpx2.Response):
-        return reply.status_code in _BUSY
-    return isinstance(reply, httpx2.ConnectError | httpx2.ConnectTimeout)
 
 
 def _retry_after(reply: Reply) -> float:

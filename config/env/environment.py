@@ -118,6 +118,29 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
         anthropic=(anthropic_url, anthropic_key),
         configured=custom_providers,
     )
+    behind_proxy = values.yes(variables, "BEHIND_PROXY")
+    if not behind_proxy and public_url.startswith("https://"):
+        # The web process speaks plain HTTP, so it would redirect every request to https without end.
+        raise InvalidSetting(
+            "BEHIND_PROXY",
+            "must be yes, because PUBLIC_URL is https: a proxy that sets X-Forwarded-Proto",
+        )
+    # Webhooks may be on this machine, without TLS: for tests, and never on a real installation.
+    loopback_webhooks = values.yes(variables, "SIGNOFF_LOOPBACK_WEBHOOKS")
+    if loopback_webhooks and public_url.startswith("https://"):
+        raise InvalidSetting(
+            "SIGNOFF_LOOPBACK_WEBHOOKS", "is for tests, so PUBLIC_URL must not be https"
+        )
+    # How much notices of each kind may show, such as mail=arguments,apprise=nothing
+    notices = _list(
+        variables,
+        "SIGNOFF_NOTICES",
+        lambda pair: (
+            pair in {f"{kind}={text}" for kind in NOTICE_KINDS for text in NOTICE_CONTENTS}
+        ),
+        f"must have kind=content pairs; kinds: {', '.join(sorted(NOTICE_KINDS))};"
+        f" contents: {', '.join(sorted(NOTICE_CONTENTS))}",
+    )
     redis_url = _redis_url(variables)
     hosts = _list(
         variables,
@@ -144,7 +167,14 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
         scim_url=values.web_address(variables, "SCIM_URL"),
         scim_token=values.secret(variables, "SCIM_TOKEN"),
         metrics_token=_metrics_token(variables),
-        object_store=_object_store(variables),
+        object_store=_text(
+            variables,
+            "SIGNOFF_OBJECT_STORE",
+            lambda address: (
+                not address.rstrip("/") or address.rstrip("/").startswith(("/", *SCHEMES))
+            ),
+            f"must be a folder from / on, or start with {' '.join(SCHEMES)}",
+        ).rstrip("/"),
         object_bytes=_number(
             variables, "SIGNOFF_OBJECT_BYTES", KEPT_INLINE, KEPT_INLINE, MAX_RESULT
         ),
@@ -203,17 +233,31 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
             for path in _list(
                 variables,
                 "SIGNOFF_WATCHED_FOLDERS",
-                lambda path: _is_watchable(Path(path)),
+                lambda path: (
+                    path.startswith("/")
+                    and ".." not in Path(path).parts
+                    and len(Path(path).parts) > 1
+                ),
                 "must have paths from / on, without .., not {!r}",
             )
         ),
-        watched_buckets=_buckets(variables, "SIGNOFF_WATCHED_BUCKETS"),
+        watched_buckets=tuple(
+            address.rstrip("/")
+            for address in _list(
+                variables,
+                "SIGNOFF_WATCHED_BUCKETS",
+                lambda address: (
+                    address.startswith(SCHEMES) and not address.rstrip("/").endswith(":")
+                ),
+                f"must have addresses from {' '.join(SCHEMES)} on",
+            )
+        ),
         secret_key=_secret_key(variables),
         public_url=public_url,
-        loopback_webhooks=_loopback_webhooks(variables, public_url),
+        loopback_webhooks=loopback_webhooks,
         internal_webhooks=_networks(variables, "SIGNOFF_INTERNAL_WEBHOOKS"),
-        notices=_notices(variables, "SIGNOFF_NOTICES"),
-        behind_proxy=_behind_proxy(variables, public_url),
+        notices={kind: content for kind, _, content in (pair.partition("=") for pair in notices)},
+        behind_proxy=behind_proxy,
         allowed_hosts=tuple(
             dict.fromkeys(
                 [*hosts, urlsplit(public_url).hostname or "", "127.0.0.1", "localhost", "[::1]"]
@@ -333,10 +377,6 @@ def _agents_dir(variables: Mapping[str, str]) -> str:
     return folder
 
 
-def _is_watchable(path: Path) -> bool:
-    return path.is_absolute() and ".." not in path.parts and len(path.parts) > 1
-
-
 def _text(
     variables: Mapping[str, str],
     name: str,
@@ -436,15 +476,6 @@ def _metrics_token(variables: Mapping[str, str]) -> str:
     return token
 
 
-def _object_store(variables: Mapping[str, str]) -> str:
-    """Read the address of the object store; empty if large results stay in Postgres."""
-    name = "SIGNOFF_OBJECT_STORE"
-    address = variables.get(name, "").rstrip("/")
-    if address and not address.startswith(("/", *SCHEMES)):
-        raise InvalidSetting(name, f"must be a folder from / on, or start with {' '.join(SCHEMES)}")
-    return address
-
-
 def _password(
     variables: Mapping[str, str],
     name: str,
@@ -468,35 +499,6 @@ def _folder(variables: Mapping[str, str], name: str) -> Path | None:
     return Path(variables[name]) if variables.get(name) else None
 
 
-def _buckets(variables: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """Read addresses of buckets, separated by commas."""
-    addresses = [address.strip().rstrip("/") for address in variables.get(name, "").split(",")]
-    for address in addresses:
-        if address and (not address.startswith(SCHEMES) or address.endswith(":")):
-            raise InvalidSetting(name, f"must have addresses from {' '.join(SCHEMES)} on")
-    return tuple(address for address in addresses if address)
-
-
-def _behind_proxy(variables: Mapping[str, str], public_url: str) -> bool:
-    name = "BEHIND_PROXY"
-    is_behind_proxy = values.yes(variables, name)
-    if not is_behind_proxy and public_url.startswith("https://"):
-        # The web process speaks plain HTTP, so it would redirect every request to https without end.
-        raise InvalidSetting(
-            name, "must be yes, because PUBLIC_URL is https: a proxy that sets X-Forwarded-Proto"
-        )
-    return is_behind_proxy
-
-
-def _loopback_webhooks(variables: Mapping[str, str], public_url: str) -> bool:
-    """Return whether webhooks may be on this machine, without TLS: for tests, and never on a real installation."""
-    name = "SIGNOFF_LOOPBACK_WEBHOOKS"
-    is_allowed = values.yes(variables, name)
-    if is_allowed and public_url.startswith("https://"):
-        raise InvalidSetting(name, "is for tests, so PUBLIC_URL must not be https")
-    return is_allowed
-
-
 def _networks(variables: Mapping[str, str], name: str) -> tuple[IPv4Network | IPv6Network, ...]:
     """Read networks, separated by commas."""
     texts = [text.strip() for text in variables.get(name, "").split(",")]
@@ -504,16 +506,3 @@ def _networks(variables: Mapping[str, str], name: str) -> tuple[IPv4Network | IP
         return tuple(ip_network(text) for text in texts if text)
     except ValueError as exc:
         raise InvalidSetting(name, "must have networks such as 10.1.0.0/16") from exc
-
-
-def _notices(variables: Mapping[str, str], name: str) -> dict[str, str]:
-    """Read how much notices of each kind may show, such as mail=arguments,apprise=nothing."""
-    pairs = [text.strip() for text in variables.get(name, "").split(",") if text.strip()]
-    kinds = {kind: content for kind, _, content in (pair.partition("=") for pair in pairs)}
-    if set(kinds) - NOTICE_KINDS or set(kinds.values()) - NOTICE_CONTENTS:
-        raise InvalidSetting(
-            name,
-            f"must have kind=content pairs; kinds: {', '.join(sorted(NOTICE_KINDS))};"
-            f" contents: {', '.join(sorted(NOTICE_CONTENTS))}",
-        )
-    return kinds

@@ -60,7 +60,7 @@ class Calendar:
     def after(self, moment: datetime) -> Iterator[datetime]:
         """Yield the times after a moment, the earliest first, in UTC."""
         last = max(moment, self.starts_at - _SECOND)
-        for at in self._forward(last):
+        for at in self._near(last, 1):
             if self.ends_at is not None and at > self.ends_at:
                 return
             if at > last and at >= self.starts_at:
@@ -80,7 +80,7 @@ class Calendar:
         first = max(first, self.starts_at)
         until = until if self.ends_at is None else min(until, self.ends_at)
         times = list[datetime]()
-        for at in self._backward(until):
+        for at in self._near(until, -1):
             if at < first or len(times) == limit:
                 break
             if at <= until and at not in times[-1:]:
@@ -96,19 +96,14 @@ class Calendar:
             times += [at] if at >= first else []
         return times
 
-    def _forward(self, moment: datetime) -> Iterator[datetime]:
-        """Yield times in order, some before the moment or twice."""
+    def _near(self, moment: datetime, direction: int) -> Iterator[datetime]:
+        """Yield times in order, some before the moment or twice; in reverse order, some after it, with -1."""
         if self.every is not None:
-            return self._steps(moment, timedelta(seconds=self.every))
-        begin = self._local(moment) - _CHANGE
-        return self._moments(_times(CronSim(self.cron, begin)), 1)
-
-    def _backward(self, moment: datetime) -> Iterator[datetime]:
-        """Yield times in reverse order, some after the moment or twice."""
-        if self.every is not None:
-            return self._steps(moment + _SECOND, -timedelta(seconds=self.every))
-        begin = self._local(moment) + _CHANGE
-        return self._moments(_times(CronSim(self.cron, begin, reverse=True)), -1)
+            begin = moment if direction > 0 else moment + _SECOND
+            return self._steps(begin, direction * timedelta(seconds=self.every))
+        local = self._local(moment) - direction * _CHANGE
+        times = CronSim(self.cron, local, reverse=direction < 0)
+        return self._moments(_times(times), direction)
 
     def _steps(self, moment: datetime, step: timedelta) -> Iterator[datetime]:
         at = self.starts_at + max((moment - self.starts_at) // abs(step), 0) * abs(step)

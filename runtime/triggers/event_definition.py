@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from runtime.core.values.json_values import sha256_of
@@ -33,10 +34,6 @@ class Wakes(StrEnum):
     NONE = ""  # it starts a run
     FIRST = "first"  # it wakes the run with its business key, and starts one if none is there
     ONLY = "only"  # it wakes such a run, and starts none
-
-
-def _read_event(value: object, field: str) -> str:
-    return fields.name(value, field, MAX_EVENT_NAME)
 
 
 def _read_mapping(value: object, field: str) -> Any:
@@ -73,7 +70,9 @@ class EventDefinition:
 
     name: str = field(metadata=fields.NAME)
     agent: str = field(metadata=fields.TEXT)
-    event: str = field(metadata=fields.text_rule(_read_event, MAX_EVENT_NAME))
+    event: str = field(
+        metadata=fields.text_rule(partial(fields.name, maximum=MAX_EVENT_NAME), MAX_EVENT_NAME)
+    )
     filter: str = field(metadata=_EXPRESSION)
     mapping: Any = field(metadata=fields.rule({}, _read_mapping, default={}))
     key: str = field(metadata=_EXPRESSION)
@@ -169,19 +168,15 @@ def plan_starts(
         if definition.rate is not None and len(recent) >= definition.rate:
             period = timedelta(seconds=definition.rate_seconds)
             ready = max(ready, recent[-definition.rate] + period)
+        running_of_key = active.get(event.key, 0)
         if ready > now:
             again.append(ready)
-        elif _is_full(definition, event.key, active):
+        elif (definition.at_once is not None and sum(active.values()) >= definition.at_once) or (
+            definition.at_once_per_key is not None and running_of_key >= definition.at_once_per_key
+        ):
             again.append(now + LOOK_AGAIN)
         else:
             starting.append(event)
-            active[event.key] = active.get(event.key, 0) + 1
+            active[event.key] = running_of_key + 1
             recent.append(now)
     return EventPlan(start=tuple(starting), next_at=min(again, default=None))
-
-
-def _is_full(definition: EventDefinition, key: str, active: Mapping[str, int]) -> bool:
-    is_full = definition.at_once is not None and sum(active.values()) >= definition.at_once
-    return is_full or (
-        definition.at_once_per_key is not None and active.get(key, 0) >= definition.at_once_per_key
-    )

@@ -15,7 +15,7 @@ from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import occurrences, trigger_sources, triggers
 from runtime.store.tables.occurrences import OccurrenceRow
-from runtime.store.tables.triggers import StoredAct, TriggerKind, TriggerRow
+from runtime.store.tables.triggers import TriggerKind, TriggerRow
 from runtime.triggers.changes import may_read, read_row
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.schedule_definition import ScheduleDefinition
@@ -152,7 +152,15 @@ def read_one(kind: TriggerKind, id: UUID, actor: Actor, before: int | None = Non
             history=tuple(history[:HISTORY]),
             has_more=len(history) > HISTORY,
             last_failure=occurrences.last_failure(connection, row.id) if is_schedule else None,
-            acts=tuple(map(_past_act, stored_acts)),
+            acts=tuple(
+                PastAct(
+                    act=act.act,
+                    by=act.by,
+                    at=act.at,
+                    detail=json.loads(act.body).get("detail", {}),
+                )
+                for act in stored_acts
+            ),
             # A schedule whose last time has passed can get another end.
             changeable=may_change and trigger.status is not TriggerStatus.ENDED,
             webhook=_webhook(connection, trigger),
@@ -183,10 +191,6 @@ def input_schema(agent: str) -> dict[str, Any] | None:
 def describe_problem(exc: Tampered | KeyMissing) -> str:
     """Say to a reader why a trigger cannot be shown."""
     return f"{exc}. It starts nothing."
-
-
-def _past_act(act: StoredAct) -> PastAct:
-    return PastAct(act=act.act, by=act.by, at=act.at, detail=json.loads(act.body).get("detail", {}))
 
 
 def _next_times(schedule: SignedTrigger[ScheduleDefinition]) -> tuple[datetime, ...]:

@@ -285,28 +285,23 @@ def _plan_times(
     missed_times: set[datetime],
     busy: Busy,
 ) -> list[DueTime]:
-    due = list[DueTime]()
+    due, rule = list[DueTime](), definition.overlap
     for at in times:
         missed = at in missed_times
         runs_once = definition.missed is Missed.ONCE and at == times[-1]
         if missed and not (definition.missed is Missed.ALL or runs_once):
-            due.append(DueTime(at=at, act=TimeAct.SKIP, reason=MISSED))
-            continue
-        time = _take_turn(definition.overlap, at, busy, missed=missed)
+            time = DueTime(at=at, act=TimeAct.SKIP, reason=MISSED)
+        elif rule is Overlap.ALLOW or not (busy.running or busy.waiting):
+            time = DueTime(at=at, act=TimeAct.START)
+        elif rule is Overlap.SKIP and not missed and (busy.own_running or busy.waiting):
+            time = DueTime(at=at, act=TimeAct.SKIP, reason=OVERLAPS)
+        elif busy.waiting >= MAX_WAITING_TIMES:
+            time = DueTime(at=at, act=TimeAct.SKIP, reason=TIMES_FULL)
+        else:  # missed times wait for each other
+            time = DueTime(at=at, act=TimeAct.WAIT)
         due.append(time)
         if time.act is TimeAct.START:
             busy = replace(busy, running=True, own_running=True)
         elif time.act is TimeAct.WAIT:
             busy = replace(busy, waiting=busy.waiting + 1)
     return due
-
-
-def _take_turn(rule: Overlap, at: datetime, busy: Busy, *, missed: bool) -> DueTime:
-    """Return what a time does that is not skipped as missed. Missed times wait for each other."""
-    if rule is Overlap.ALLOW or not (busy.running or busy.waiting):
-        return DueTime(at=at, act=TimeAct.START)
-    if rule is Overlap.SKIP and not missed and (busy.own_running or busy.waiting):
-        return DueTime(at=at, act=TimeAct.SKIP, reason=OVERLAPS)
-    if busy.waiting >= MAX_WAITING_TIMES:
-        return DueTime(at=at, act=TimeAct.SKIP, reason=TIMES_FULL)
-    return DueTime(at=at, act=TimeAct.WAIT)

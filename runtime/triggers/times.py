@@ -85,8 +85,28 @@ def catch_up(connection: Connection, schedule: Schedule, now: datetime) -> None:
 def apply_act(
     connection: Connection, before: Schedule | None, after: Schedule, now: datetime
 ) -> None:
-    """Set the next time after an act that made or changed the schedule."""
-    next_at = None if before is None else _first_due(connection, before, after, now)
+    """Set the next time after an act that made or changed the schedule.
+
+    It may have come before without being handled, for example for its jitter, if it is still a time after the act. A
+    time that came and is none any more is skipped.
+    """
+    next_at = None
+    is_active = after.status is TriggerStatus.ACTIVE
+    if before is not None and before.status is TriggerStatus.ACTIVE:
+        came_at = read_next(connection, before)
+        calendar, limit = before.definition.calendar, schedule_definition.MAX_MISSED
+        for at in () if came_at is None else calendar.newest(came_at, now, limit):
+            if is_active and after.definition.calendar.has(at):
+                next_at = at
+                break
+            occurrences.add_time(
+                connection,
+                before.id,
+                at,
+                kind=OccurrenceKind.SCHEDULED,
+                state=OccurrenceState.SKIPPED,
+                reason=CHANGED,
+            )
     set_next(connection, after, next_at or after.definition.calendar.first_after(now), now)
 
 
@@ -158,30 +178,6 @@ def _try_to_start(
         reason = exc.all_of_it if isinstance(exc, InvalidInput) else str(exc)
         log.warning("Schedule %s: no run at %s: %s", schedule.id, at.isoformat(), reason)
         _write(connection, schedule, at, state=OccurrenceState.FAILED, reason=reason)
-
-
-def _first_due(
-    connection: Connection, before: Schedule, after: Schedule, now: datetime
-) -> datetime | None:
-    """Return the first time that came and is not handled, for example for its jitter, and is still one after the act.
-
-    A time that came and is none any more is skipped.
-    """
-    next_at = read_next(connection, before)
-    if before.status is not TriggerStatus.ACTIVE or next_at is None:
-        return None
-    for at in before.definition.calendar.newest(next_at, now, schedule_definition.MAX_MISSED):
-        if after.status is TriggerStatus.ACTIVE and after.definition.calendar.has(at):
-            return at
-        occurrences.add_time(
-            connection,
-            before.id,
-            at,
-            kind=OccurrenceKind.SCHEDULED,
-            state=OccurrenceState.SKIPPED,
-            reason=CHANGED,
-        )
-    return None
 
 
 def _write(connection: Connection, schedule: Schedule, at: datetime, **columns: object) -> None:

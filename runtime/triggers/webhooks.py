@@ -85,12 +85,27 @@ def make(
     """
     with changes.lock(TriggerKind.EVENT, id, actor) as locked:
         kind = fields.choice(scheme, "scheme", Scheme)
-        plain = _secret(kind, fields.text(secret or "", "secret").strip())
+        plain = fields.text(secret or "", "secret").strip()
+        if plain and not is_key(kind, plain):
+            shape = f"{PREFIX} and base64" if kind is Scheme.STANDARD else "text"
+            limits = f"{MIN_SECRET} to {MAX_SECRET}"
+            raise InvalidInput("secret", f"must be {shape} of {limits} characters")
+        if not plain and kind is Scheme.STANDARD:
+            plain = PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+        elif not plain:
+            plain = secrets.token_urlsafe(32)
+        name = fields.text(header or "", "header").strip() if kind is Scheme.HEADER else ""
+        is_name = name.isascii() and name.replace("-", "").isalnum() and len(name) <= MAX_HEADER
+        if kind is Scheme.HEADER and not is_name:
+            raise InvalidInput(
+                "header",
+                f"must have 1 to {MAX_HEADER} letters, digits and hyphens, such as X-Token",
+            )
         address = secrets.token_urlsafe(24)
         webhook = SealedWebhook(
             address=digest_of(address),
             scheme=kind,
-            header=_header(kind, fields.text(header or "", "header").strip()),
+            header=name,
             secret=sealing.seal(plain, sealing_label(id)),
         )
         trigger_sources.write_webhook(locked.connection, id, webhook.address)
@@ -206,30 +221,18 @@ def _trigger_at(
     return receiver, webhook
 
 
-def _secret(kind: Scheme, secret: str) -> str:
-    if not secret:
-        if kind is Scheme.STANDARD:
-            return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
-        return secrets.token_urlsafe(32)
-    if not is_key(kind, secret):
-        shape = f"{PREFIX} and base64" if kind is Scheme.STANDARD else "text"
-        raise InvalidInput("secret", f"must be {shape} of {MIN_SECRET} to {MAX_SECRET} characters")
-    return secret
-
-
-def _header(kind: Scheme, name: str) -> str:
-    if kind is not Scheme.HEADER:
-        return ""
-    if not (name.isascii() and name.replace("-", "").isalnum() and len(name) <= MAX_HEADER):
-        raise InvalidInput(
-            "header", f"must have 1 to {MAX_HEADER} letters, digits and hyphens, such as X-Token"
-        )
-    return name
-
-
 def _data(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+    payload: str | bytes = body
     try:
-        data = read_json(_payload(headers, body), "body")
+        if headers.get("content-type", "").partition(";")[0].strip().lower() == FORM:
+            # GitHub and Slack send JSON as a field of it.
+            payloads = parse_qs(body.decode()).get("payload")
+            if payloads is None:
+                raise InvalidInput(
+                    "body", "is a form without a payload: choose application/json in the sender"
+                )
+            payload = payloads[0]
+        data = read_json(payload, "body")
     except NotJson as exc:
         raise InvalidInput(exc.field, exc.detail) from exc
     except (ValueError, RecursionError) as exc:
@@ -237,18 +240,6 @@ def _data(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InvalidInput("body", "must be an object")
     return data
-
-
-def _payload(headers: Mapping[str, str], body: bytes) -> str | bytes:
-    """Return the JSON of a delivery: its body, or the field `payload` of a form, as GitHub and Slack send it."""
-    if headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
-        return body
-    payloads = parse_qs(body.decode()).get("payload")
-    if payloads is None:
-        raise InvalidInput(
-            "body", "is a form without a payload: choose application/json in the sender"
-        )
-    return payloads[0]
 
 
 def _id(scheme: Scheme, headers: Mapping[str, str], data: Mapping[str, Any]) -> str:

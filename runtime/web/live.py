@@ -208,7 +208,11 @@ class LiveServer:
             await _refuse(send, 403, "This is for pages of this site.")
         elif (person := await self._read(_person_of, session)) is None:
             await _refuse(send, 401, "Log in first.")
-        elif self._has_room(person):
+        else:
+            _end_oldest(self._streams, person, MAX_STREAMS_OF_PERSON)
+            if not self.connected.is_set() or len(self._streams) >= MAX_STREAMS:
+                await _refuse(send, 503, "Live updates are unavailable. Try again later.")
+                return
             stream = Stream(session=session, person=person)
             watcher = asyncio.get_running_loop().create_task(_end_on_disconnect(receive, stream))
             self._streams[stream] = None
@@ -221,13 +225,6 @@ class LiveServer:
             finally:
                 self._streams.pop(stream, None)
                 watcher.cancel()
-        else:
-            await _refuse(send, 503, "Live updates are unavailable. Try again later.")
-
-    def _has_room(self, person: str) -> bool:
-        """Tell whether a new stream of the person may open. Ends their oldest if they have too many."""
-        _end_oldest(self._streams, person, MAX_STREAMS_OF_PERSON)
-        return self.connected.is_set() and len(self._streams) < MAX_STREAMS
 
     async def _forward(self, stream: Stream, send: Send) -> None:
         loop = asyncio.get_running_loop()

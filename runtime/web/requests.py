@@ -156,8 +156,11 @@ def read_cloud_event(request: HttpRequest, body: Any) -> dict[str, Any]:
     """
     if request.content_type == _BATCH:
         raise InvalidInput("content-type", "must not be a batch: send one event in a request")
-    binary = request.content_type != STRUCTURED
-    event = _read_headers(request.headers, body) if binary else body
+    event, headers = body, request.headers
+    if request.content_type != STRUCTURED:
+        names = ("specversion", *_REQUIRED, "subject")
+        texts = {name: unquote(headers[f"ce-{name}"]) for name in names if f"ce-{name}" in headers}
+        event = {**texts, "data": body}
     if not isinstance(event, dict):
         raise InvalidInput("body", "must be an object")
     if event.get("specversion") != "1.0":
@@ -207,9 +210,3 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
             raise InvalidInput(name, "may be given only once")
         document[name] = value
     return document
-
-
-def _read_headers(headers: Mapping[str, str], data: Any) -> dict[str, Any]:
-    names = ("specversion", *_REQUIRED, "subject")
-    attributes = {name: unquote(headers[f"ce-{name}"]) for name in names if f"ce-{name}" in headers}
-    return {**attributes, "data": data}

@@ -181,19 +181,23 @@ def _of_object(
 ) -> tuple[Field, ...]:
     rules = schema.get("properties", {})
     definitions = {"$defs": schema.get("$defs", {})}
-    return tuple(
-        _field(
+    inside = []
+    for prop in json_schema.parts(schema):
+        rule = rules[prop.name]
+        types, choices = rule.get("type"), rule.get("anyOf") or rule.get("oneOf") or []
+        may_be_null = isinstance(types, list) and "null" in types
+        field = _field(
             f"{prefix}{prop.name}",
             {**prop.rule, **definitions},
             args.get(prop.name, _ABSENT),
             label=prop.title,
             required=prop.required,
-            nullable=_is_nullable(rules[prop.name]),
+            nullable=may_be_null or {"type": "null"} in choices,
             help=help_of(prop),
             depth=depth,
         )
-        for prop in json_schema.parts(schema)
-    )
+        inside.append(field)
+    return tuple(inside)
 
 
 def _field(
@@ -207,7 +211,9 @@ def _field(
     help: str,
     depth: int,
 ) -> Field:
-    rule = _of_one_type(rule)
+    types = rule.get("type")
+    if isinstance(types, list) and len(real := [name for name in types if name != "null"]) == 1:
+        rule = {**rule, "type": real[0]}
     kind = _kind(rule, value, depth)
     inside: tuple[Field, ...] = ()
     if kind == "object":
@@ -287,18 +293,6 @@ def _container(rule: Mapping[str, Any], value: Any, depth: int, *, empty: bool) 
     return "json"
 
 
-def _of_one_type(rule: dict[str, Any]) -> dict[str, Any]:
-    """Return the rule with its one type beside null."""
-    kinds = rule.get("type")
-    real = [kind for kind in kinds if kind != "null"] if isinstance(kinds, list) else []
-    return {**rule, "type": real[0]} if len(real) == 1 else rule
-
-
-def _is_nullable(rule: Any) -> bool:
-    kinds, choices = rule.get("type"), rule.get("anyOf") or rule.get("oneOf") or []
-    return (isinstance(kinds, list) and "null" in kinds) or {"type": "null"} in choices
-
-
 # Texts and values
 
 
@@ -326,7 +320,14 @@ def _number(text: str) -> float | int:
 def _read(field: Field, form_values: Mapping[str, str], wrong: dict[str, str]) -> Any:
     """Return the value of a field, _ABSENT if it is left out."""
     if field.inside:
-        return _read_inside(field, form_values, wrong)
+        inner_values = {
+            inner.path.rpartition(".")[2]: _read(inner, form_values, wrong)
+            for inner in field.inside
+        }
+        values = {name: value for name, value in inner_values.items() if value is not _ABSENT}
+        if not values and (field.value is _ABSENT or field.value is None):
+            return field.value
+        return list(values.values()) if field.kind == "list" else values
     raw, zone = form_text(form_values, field.id), form_text(form_values, field.zone_id).strip()
     same_zone = field.kind != "moment" or zone == field.zone
     if field.id not in form_values or (raw == field.raw.replace("\r\n", "\n") and same_zone):
@@ -342,16 +343,6 @@ def _read(field: Field, form_values: Mapping[str, str], wrong: dict[str, str]) -
     except InvalidValue as exc:
         wrong[field.path] = str(exc)
         return field.value
-
-
-def _read_inside(field: Field, form_values: Mapping[str, str], wrong: dict[str, str]) -> Any:
-    entries = [
-        (inner.path.rpartition(".")[2], _read(inner, form_values, wrong)) for inner in field.inside
-    ]
-    values = {name: value for name, value in entries if value is not _ABSENT}
-    if not values and (field.value is _ABSENT or field.value is None):
-        return field.value
-    return list(values.values()) if field.kind == "list" else values
 
 
 def _moment(local: str, zone: str) -> str:

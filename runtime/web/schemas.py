@@ -17,8 +17,15 @@ def fields_of(source: type, names: str = "") -> Callable[[type[S]], type[S]]:
 
     A field that the schema declares itself stays as declared. The others are required, because an answer has them all.
     """
-    selected = names.split() or [field.name for field in fields(source)]
-    return with_fields({name: (_type_of(source, name), ...) for name in selected})
+    added = {}
+    for name in names.split() or [field.name for field in fields(source)]:
+        member = getattr_static(source, name, None)
+        is_property = isinstance(member, property)
+        hints = get_type_hints(member.fget if is_property else source)
+        hint = hints["return" if is_property else name]
+        is_enum = isinstance(hint, type) and issubclass(hint, StrEnum)
+        added[name] = (str if is_enum else hint, ...)
+    return with_fields(added)
 
 
 def accepts(definition: type) -> Callable[[type[S]], type[S]]:
@@ -52,10 +59,3 @@ def with_fields(added: Mapping[str, tuple[Any, Any]]) -> Callable[[type[S]], typ
         )
 
     return extend
-
-
-def _type_of(source: type, name: str) -> Any:
-    member = getattr_static(source, name, None)
-    is_property = isinstance(member, property)
-    hint = get_type_hints(member.fget)["return"] if is_property else get_type_hints(source)[name]
-    return str if isinstance(hint, type) and issubclass(hint, StrEnum) else hint

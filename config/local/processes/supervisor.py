@@ -132,7 +132,16 @@ class Supervisor:
                 else:
                     self._say(f"{running.service.name} is running again")
             elif process.poll() is not None:
-                self._on_exit(running)
+                spawn.signal_group(process, signal.SIGKILL)  # and its children
+                if time.monotonic() - running.began_at > STABLE_SECONDS:
+                    running.deaths = 0
+                running.process = None
+                if running.kill_at is not None:
+                    running.kill_at, running.restart_at = None, 0.0
+                    continue
+                running.ends += 1
+                how, pause = spawn.how_it_ended(process), running.schedule_restart()
+                self._say(f"{running.service.name} ended ({how}); again in {pause:g} s")
             elif running.kill_at is not None and time.monotonic() >= running.kill_at:
                 spawn.signal_group(process, signal.SIGKILL)  # SIGCHLD wakes this loop
 
@@ -165,21 +174,6 @@ class Supervisor:
         running.process = running.service.start()
         running.began_at = time.monotonic()
         self._changed([one.process.pid for one in self._services if one.process is not None])
-
-    def _on_exit(self, running: "_Running") -> None:
-        assert running.process is not None
-        spawn.signal_group(running.process, signal.SIGKILL)  # and its children
-        if time.monotonic() - running.began_at > STABLE_SECONDS:
-            running.deaths = 0
-        how = spawn.how_it_ended(running.process)
-        running.process = None
-        if running.kill_at is not None:
-            running.kill_at, running.restart_at = None, 0.0
-            return
-        running.ends += 1
-        self._say(
-            f"{running.service.name} ended ({how}); again in {running.schedule_restart():g} s"
-        )
 
 
 @dataclass(slots=True, kw_only=True)

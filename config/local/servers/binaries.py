@@ -18,8 +18,13 @@ def postgres(account: Account, spare: Path) -> Path:
         if can_access(account, package / "pginstall" / "bin" / "postgres"):
             return package / "pginstall" / "bin"
         return _copied_postgres(package, spare)
+    system = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"),
+        key=lambda folder: int(folder.parent.name) if folder.parent.name.isdigit() else 0,
+        reverse=True,
+    )
     places = [
-        *sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_major, reverse=True),
+        *system,
         *(program.parent for program in [_on_path("postgres")] if program is not None),
     ]
     for folder in places:
@@ -80,10 +85,6 @@ def _install(fresh: Path, target: Path) -> None:
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
     fresh.rename(target)
-
-
-def _major(folder: Path) -> int:
-    return int(folder.parent.name) if folder.parent.name.isdigit() else 0
 
 
 def _package(name: str) -> Path | None:

@@ -38,12 +38,29 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         _require_known_migrations()
         call_command("migrate", interactive=False, verbosity=options["verbosity"])
-        _grant()
+        if settings.SIGNOFF_WEB_ROLE is not None and settings.SIGNOFF_WORKER_ROLE is not None:
+            passwords = {
+                settings.SIGNOFF_WEB_ROLE: settings.SIGNOFF_WEB_PASSWORD,
+                settings.SIGNOFF_WORKER_ROLE: settings.SIGNOFF_WORKER_PASSWORD,
+            }
+            try:
+                for role, password in passwords.items():
+                    if password:
+                        grants.ensure_role(role, password)
+                grants.grant(web=settings.SIGNOFF_WEB_ROLE, worker=settings.SIGNOFF_WORKER_ROLE)
+            except grants.NotGranted as problem:
+                raise CommandError(str(problem)) from problem
         for purpose in purposes.PURPOSES:
             files.ensure(purpose)
         files.share()
-        if not options["without_static"]:
-            _collect()
+        if options["without_static"]:
+            return
+        note = Path(settings.STATIC_ROOT) / COLLECTED
+        sources = hashlib.sha256("\n".join(_sources()).encode()).hexdigest()
+        if not note.exists() or note.read_text() != sources:  # compression takes a second
+            note.unlink(missing_ok=True)
+            call_command("collectstatic", interactive=False, verbosity=0)
+            note.write_text(sources)
 
 
 def _require_known_migrations() -> None:
@@ -60,34 +77,6 @@ def _require_known_migrations() -> None:
             f"the database was made by another version (its migration {unknown[0]} is unknown here), and cannot be"
             " upgraded. Nothing was changed: keep using that version for it, or start with an empty database"
         )
-
-
-def _grant() -> None:
-    """Grant the roles of web and workers their rights, if they are configured."""
-    if settings.SIGNOFF_WEB_ROLE is None or settings.SIGNOFF_WORKER_ROLE is None:
-        return
-    passwords = {
-        settings.SIGNOFF_WEB_ROLE: settings.SIGNOFF_WEB_PASSWORD,
-        settings.SIGNOFF_WORKER_ROLE: settings.SIGNOFF_WORKER_PASSWORD,
-    }
-    try:
-        for role, password in passwords.items():
-            if password:
-                grants.ensure_role(role, password)
-        grants.grant(web=settings.SIGNOFF_WEB_ROLE, worker=settings.SIGNOFF_WORKER_ROLE)
-    except grants.NotGranted as problem:
-        raise CommandError(str(problem)) from problem
-
-
-def _collect() -> None:
-    """Collect the static files, unless their sources are unchanged: compression takes a second."""
-    note = Path(settings.STATIC_ROOT) / COLLECTED
-    sources = hashlib.sha256("\n".join(_sources()).encode()).hexdigest()
-    if note.exists() and note.read_text() == sources:
-        return
-    note.unlink(missing_ok=True)
-    call_command("collectstatic", interactive=False, verbosity=0)
-    note.write_text(sources)
 
 
 def _sources() -> Iterator[str]:

@@ -41,10 +41,6 @@ def _parse(text: str) -> str:
     return address
 
 
-def _allows(address: str) -> bool:
-    return any(address == root or address.startswith(f"{root}/") for root in SOURCE.allowed)
-
-
 def _look(connection: Connection, trigger: UUID, definition: EventDefinition) -> Look:
     """Take the next new objects of a bucket. Raise SourceUnreadable."""
     if reading.is_full(connection, trigger):
@@ -116,7 +112,7 @@ def _take(
     trigger_sources.record_taken(connection, trigger, bucket, item.name, item.stamp)
 
 
-SOURCE = WatchedSource(
+SOURCE: WatchedSource = WatchedSource(
     kind="bucket",
     setting="SIGNOFF_WATCHED_BUCKETS",
     below=", or below",
@@ -125,7 +121,9 @@ SOURCE = WatchedSource(
     item="object",
     items="objects",
     parse=_parse,
-    allows=_allows,
+    allows=lambda address: any(
+        address == root or address.startswith(f"{root}/") for root in SOURCE.allowed
+    ),
     look=_look,
     seconds=10.0,  # each look is a request to the store, which counts them
 )

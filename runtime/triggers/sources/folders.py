@@ -174,10 +174,24 @@ def list_files(descriptor: int) -> list[ListedFile]:
 
     Raises OSError.
     """
+    files = []
     with os.scandir(descriptor) as entries:
         finished = (entry for entry in entries if not _is_passed(entry))
-        files = [_file(entry) for entry in islice(finished, MAX_LISTED + 1)]
-    return sorted((file for file in files if file), key=lambda file: (file.at, file.name))
+        for entry in islice(finished, MAX_LISTED + 1):
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except OSError:  # deleted since it was listed
+                continue
+            file = ListedFile(
+                name=os.fsencode(entry.name).decode("utf-8", "backslashreplace"),
+                raw=entry.name,
+                stamp=_stamp(status),
+                at=status.st_mtime_ns,
+                size=status.st_size,
+                mode=status.st_mode,
+            )
+            files.append(file)
+    return sorted(files, key=lambda file: (file.at, file.name))
 
 
 def read_file(descriptor: int, file: ListedFile) -> FileContent:
@@ -214,21 +228,6 @@ def read_file(descriptor: int, file: ListedFile) -> FileContent:
 def _is_passed(entry: os.DirEntry[str]) -> bool:
     unfinished = entry.name.startswith(".") or entry.name.endswith(_UNFINISHED)
     return unfinished or entry.is_dir(follow_symlinks=False)
-
-
-def _file(entry: os.DirEntry[str]) -> ListedFile | None:
-    try:
-        status = entry.stat(follow_symlinks=False)
-    except OSError:  # deleted since it was listed
-        return None
-    return ListedFile(
-        name=os.fsencode(entry.name).decode("utf-8", "backslashreplace"),
-        raw=entry.name,
-        stamp=_stamp(status),
-        at=status.st_mtime_ns,
-        size=status.st_size,
-        mode=status.st_mode,
-    )
 
 
 def _stamp(status: os.stat_result) -> str:

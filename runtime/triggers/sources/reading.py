@@ -211,9 +211,11 @@ def _look(connection: Connection, source: WatchedSource, trigger: UUID) -> Look:
     """Look at the location of a trigger. An error is its problem, unless it is one of Postgres that passes."""
     try:
         with atomic():
-            definition = _active_definition(connection, trigger)
-            if definition is None:
+            row = triggers.read(connection, trigger)
+            signed = None if row is None else read_signed(connection, row)
+            if signed is None or signed.status is not TriggerStatus.ACTIVE:
                 return Look()
+            definition: EventDefinition = signed.definition
             if definition.source != source.kind or not source.allows(definition.location):
                 raise SourceUnreadable(f"{source.setting} does not name the {source.kind}")
             return source.look(connection, trigger, definition)
@@ -228,12 +230,3 @@ def _look(connection: Connection, source: WatchedSource, trigger: UUID) -> Look:
             "Trigger %s: its %s cannot be read: %s", trigger, source.kind, exc, exc_info=exc
         )
         return Look(problem=UNKNOWN)
-
-
-def _active_definition(connection: Connection, id: UUID) -> EventDefinition | None:
-    """Return what the newest act says, None unless the trigger is active. Raises Tampered, KeyMissing."""
-    row = triggers.read(connection, id)
-    if row is None:
-        return None
-    trigger = read_signed(connection, row)
-    return trigger.definition if trigger.status is TriggerStatus.ACTIVE else None

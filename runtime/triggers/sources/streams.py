@@ -92,24 +92,17 @@ def _look(connection: Connection, trigger: UUID, definition: EventDefinition) ->
         return Look()
     failpoints.hit("before", SOURCE.failpoint, 0)
     for entry in entries:
-        _take(connection, trigger, definition, entry)
+        key = ["stream", stream, entry.id]
+        try:
+            data = _data(entry.fields)
+        except NotAnEvent as exc:
+            reading.refuse(
+                connection, trigger, definition, id=entry.id, key=key, data={}, reason=str(exc)
+            )
+        else:
+            reading.keep(connection, trigger, definition, id=entry.id, key=key, data=data)
     after = partial(_acknowledge, server, stream, group, [entry.id for entry in entries])
     return Look(has_more=len(entries) == TAKEN, after=after)
-
-
-def _take(
-    connection: Connection, trigger: UUID, definition: EventDefinition, entry: StreamEntry
-) -> None:
-    """Make an event of an entry, or record why it is not one."""
-    key = ["stream", definition.location, entry.id]
-    try:
-        data = _data(entry.fields)
-    except NotAnEvent as exc:
-        reading.refuse(
-            connection, trigger, definition, id=entry.id, key=key, data={}, reason=str(exc)
-        )
-    else:
-        reading.keep(connection, trigger, definition, id=entry.id, key=key, data=data)
 
 
 def _data(fields: Mapping[bytes, bytes]) -> dict[str, Any]:

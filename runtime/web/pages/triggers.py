@@ -162,39 +162,31 @@ def show(
         raise Http404 from exc
     except (Tampered, KeyMissing) as exc:
         unverified = listing.describe_problem(exc)
-    context = {
+    context: dict[str, Any] = {
         "section": f"{kind.noun}s",
         "noun": kind.noun,
         "trigger": view,
         "unverified": unverified,
         "problem": problem,
         "paged": "before" in request.GET,
-        **_own_context(request, kind, view, webhook),
     }
-    status = 200 if problem is None else problem.status
-    return render(request, f"triggers/{kind.noun}.html", context, status=status)
-
-
-def _own_context(
-    request: HttpRequest,
-    kind: TriggerKind,
-    view: listing.TriggerView | None,
-    webhook: webhooks.NewWebhook | None,
-) -> dict[str, Any]:
     if kind is TriggerKind.SCHEDULE:
-        return {
+        context |= {
             "at": timezone.now().isoformat(),
             "max_backfill": changes.MAX_BACKFILL,
             "backfill": BackfillForm(request.POST or None),
         }
-    path = webhook and reverse("api:deliver_webhook", args=[webhook.address])
-    return {
-        "mapping": view and as_typed("json", view.definition.mapping),
-        "retried": changes.RETRIED,
-        "made": webhook,
-        "address": path and request.build_absolute_uri(path),
-        "form": WebhookForm(request.POST or None),
-    }
+    else:
+        path = webhook and reverse("api:deliver_webhook", args=[webhook.address])
+        context |= {
+            "mapping": view and as_typed("json", view.definition.mapping),
+            "retried": changes.RETRIED,
+            "made": webhook,
+            "address": path and request.build_absolute_uri(path),
+            "form": WebhookForm(request.POST or None),
+        }
+    status = 200 if problem is None else problem.status
+    return render(request, f"triggers/{kind.noun}.html", context, status=status)
 
 
 def _act(

@@ -168,7 +168,14 @@ def serve(listener: socket.socket, file: Path, token: str) -> None:
     """Answer until SIGTERM."""
     described = provider()
     storage = SqliteStorage(file, described)
-    server = _server(listener, Directory(storage, described, token))
+    application = Directory(storage, described, token)
+    address: Any = listener.getsockname()[:2]
+    server = _ThreadingServer(address, _Handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket = listener
+    server.server_name, server.server_port = address
+    server.setup_environ()
+    server.set_app(application)
     signal.signal(signal.SIGTERM, _exit)
     try:
         server.serve_forever()
@@ -177,17 +184,6 @@ def serve(listener: socket.socket, file: Path, token: str) -> None:
     finally:
         with storage.lock:  # waits for a running write
             storage.close()
-
-
-def _server(listener: socket.socket, application: Directory) -> WSGIServer:
-    address: Any = listener.getsockname()[:2]
-    server = _ThreadingServer(address, _Handler, bind_and_activate=False)
-    server.socket.close()
-    server.socket = listener
-    server.server_name, server.server_port = address
-    server.setup_environ()
-    server.set_app(application)
-    return server
 
 
 def _exit(*_: Any) -> None:
