@@ -14,7 +14,7 @@ import django
 from celery import signals
 from django.conf import settings
 
-from config.broker import queues, transport
+from config.broker import transport
 from runtime.store import pool
 
 CONNECTION_SECONDS = 30.0  # how long a thread waits for one of Django's connections
@@ -38,7 +38,7 @@ app.conf.update(
     # The sweeper sends the hint of a lost worker again, so the broker does not track hints.
     task_acks_late=False,
     task_annotations={
-        name: {"Request": "config.broker.request:UnacknowledgedRequest"}
+        name: {"Request": "config.broker.consumer:UnacknowledgedRequest"}
         for name in (
             "runtime.advance",
             "runtime.trial",
@@ -62,7 +62,7 @@ app.conf.update(
     broker_connection_max_retries=None,
     broker_connection_retry_on_startup=True,
     broker_transport_options={
-        "queue_order_strategy": "config.broker.queues:QueueOrder",
+        "queue_order_strategy": "config.broker.consumer:QueueOrder",
         "priority_steps": [0],  # one list for each queue instead of four
         # Without these limits a stopped broker would block its callers without end.
         "socket_timeout": 5,
@@ -88,9 +88,9 @@ app.autodiscover_tasks(["runtime"])
 @signals.worker_init.connect
 def _equip(sender: Any, **_: Any) -> None:
     """Check the services, then load and publish the agents, before the worker reads its first message."""
-    from config.broker import remote_control  # noqa: F401 - it replaces commands
+    from config.broker import consumer  # it replaces commands of remote control
 
-    queues.set_concurrency(sender.concurrency)
+    consumer.set_concurrency(sender.concurrency)
     equip("worker")
 
 

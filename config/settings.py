@@ -67,7 +67,6 @@ TEMPLATES = [
             "libraries": {
                 "change_rows": "approvals.web.components.arguments",
                 "display": "runtime.web.display",
-                "numbers": "runtime.web.numbers",
                 "scalars": "runtime.web.scalars",
             },
         },

@@ -1,1 +1,1 @@
-"""Starts runs that no person starts by hand: by schedules. Other triggers, such as webhooks, would be here too."""
+"""Starts runs that no person starts by hand: by schedules, webhooks, watched sources and events."""

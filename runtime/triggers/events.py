@@ -27,7 +27,7 @@ from runtime.store.tables import occurrences, trigger_sources, triggers
 from runtime.store.tables.occurrences import OccurrenceState
 from runtime.triggers import event_definition, mapping
 from runtime.triggers.event_definition import EventDefinition, EventPlan, Wakes
-from runtime.triggers.sources.registry import read_location
+from runtime.triggers.sources import read_location
 from runtime.triggers.trigger import SignedTrigger, TriggerStatus, read_event
 
 log = logging.getLogger(__name__)

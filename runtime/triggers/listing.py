@@ -19,7 +19,7 @@ from runtime.store.tables.triggers import TriggerKind, TriggerRow
 from runtime.triggers.changes import may_read, read_row
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.schedule_definition import ScheduleDefinition
-from runtime.triggers.sources.registry import SOURCES
+from runtime.triggers.sources import SOURCES
 from runtime.triggers.trigger import SignedTrigger, TriggerStatus, parse_act
 
 NEXT = 5  # times that are shown ahead

@@ -22,7 +22,7 @@ from runtime.core.values.texts import character_name, code_point, is_visible, jo
 from runtime.reads import time_limits
 from runtime.reads.labels import title_of
 from runtime.reads.trace.span import Span, SpanKind, SpanResult
-from runtime.triggers.sources.registry import SOURCES
+from runtime.triggers.sources import SOURCES
 
 register = template.Library()
 

@@ -1,6 +1,7 @@
 """Template filters that show a JSON value: nothing, yes and no, numbers, dates, files, and trees of them.
 
-The exact value stands in the element's title. A text that reads like such words is marked as a text.
+The exact value stands in the element's title. The digits of a number are grouped; its text stays as it is, so that it
+is copied unchanged. A text that reads like such words is marked as a text.
 
 A stored file comes from a route of its own, which checks who may read its run, and its bytes. One inside another value
 has no address: its checked bytes stand in the page.
@@ -18,9 +19,9 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from runtime.core.run.events import BlobRef
+from runtime.core.values.budgets import MICROS, Limit, to_text
 from runtime.core.values.json_values import MEDIA_TYPES, file_of
 from runtime.web.display import as_json, escape_visible, spaces
-from runtime.web.numbers import CURRENCIES, digits, is_number, money
 
 register = template.Library()
 
@@ -38,6 +39,13 @@ MAX_DEPTH = 4  # lists and objects in each other; a deeper tree has no room on a
 MAX_NODES = 1_000  # values in a tree; a larger one is shown as JSON
 OPEN_NODES = 12  # values of a branch that is open at first
 _BEGINNING = re.compile(r'\{"media_type":"([a-z/]+)","base64":"')
+_LONG = re.compile(r"(?<![\w.,:/⟦+-])(\d{5,}(?:\.\d+)?)(?![\w,:/-]|\.\d)", re.ASCII)
+MAX_PLAIN = 3  # digits that are not grouped
+MAX_DIGITS = 40  # a longer number is shown as any text
+_CURRENCY = re.compile(r"(?!JPY|KRW|BHD|KWD|TND)[A-Z]{3}|euros|dollars")
+CURRENCIES = frozenset({"EUR", "USD", "GBP", "CHF", "JPY", "euros", "dollars"})
+_ONE_DECIMAL = re.compile(r"-?\d+\.\d", re.ASCII)
+_PARTS = re.compile(r"(-?)(\d+)((?:\.\d+)?)", re.ASCII)
 
 
 @register.filter
@@ -93,6 +101,68 @@ def tree(value: Any) -> SafeString | str:
     if not isinstance(value, dict | list) or _size(value) > MAX_NODES or _is_deep(value, MAX_DEPTH):
         return ""
     return _branch(value)
+
+
+@register.filter
+def as_file(value: Any) -> SafeString | str:
+    """Show a picture or a PDF; empty for a value that is no file."""
+    if isinstance(value, BlobRef):
+        match = _BEGINNING.match(value.preview)
+        if match is None or match[1] not in MEDIA_TYPES:
+            return ""
+        return _show(match[1], value.size * 3 // 4, reverse("file", args=[value.digest]))
+    file = file_of(value)
+    if file is None:
+        return ""
+    data = f"data:{file.media_type};base64,{b64encode(file.data).decode()}"
+    return _show(file.media_type, len(file.data), data)
+
+
+@register.simple_tag
+def sentence(text: str) -> SafeString:
+    """Escape a sentence as `escape_visible` does, and group the digits of its numbers."""
+    pieces = _LONG.split(text)  # every second one is a number
+    parts = (
+        (digits(piece) if at % 2 else escape_visible(piece),) for at, piece in enumerate(pieces)
+    )
+    return format_html_join("", "{}", parts)
+
+
+@register.filter
+def digits(value: Any) -> SafeString | str:
+    """Group the digits before the point by threes; empty if the value is no number in plain digits."""
+    text = _plain(value)
+    match = _PARTS.fullmatch(text) if len(text) <= MAX_DIGITS else None
+    if match is None:
+        return ""
+    sign, integer, decimals = match.groups()
+    if len(integer) <= MAX_PLAIN:
+        return format_html("{}", text)
+    first = len(integer) % 3 or 3
+    groups = ((integer[at : at + 3],) for at in range(first, len(integer), 3))
+    grouped = format_html_join("", '<span class="g">{}</span>', groups)
+    return format_html("{}{}{}{}", sign, integer[:first], grouped, decimals)
+
+
+@register.filter
+def money(value: Any, unit: str = "") -> SafeString:
+    """Group the digits of a number, and write the second decimal of a currency: 1250.5 euros as 1 250.50."""
+    exact = _plain(value)
+    cents = "0" if _CURRENCY.fullmatch(unit) and _ONE_DECIMAL.fullmatch(exact) else ""
+    amount = f"{exact}{cents}" if is_number(value) else exact
+    return format_html('<span class="amount" title="{}">{}</span>', exact, digits(amount) or exact)
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a JSON value is a number. True and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@register.filter
+def dollars(micros: float) -> str:
+    """Return millionths of a US dollar as dollars: from one dollar on with two decimals, else exactly."""
+    exact = round(micros)
+    return f"{exact / MICROS:.2f}" if exact >= MICROS else to_text(Limit.MICROS, exact)
 
 
 def _branch(value: Any) -> SafeString:
@@ -163,21 +233,6 @@ def _date(text: str) -> SafeString | str:
     )  # no clock of the reader
 
 
-@register.filter
-def as_file(value: Any) -> SafeString | str:
-    """Show a picture or a PDF; empty for a value that is no file."""
-    if isinstance(value, BlobRef):
-        match = _BEGINNING.match(value.preview)
-        if match is None or match[1] not in MEDIA_TYPES:
-            return ""
-        return _show(match[1], value.size * 3 // 4, reverse("file", args=[value.digest]))
-    file = file_of(value)
-    if file is None:
-        return ""
-    data = f"data:{file.media_type};base64,{b64encode(file.data).decode()}"
-    return _show(file.media_type, len(file.data), data)
-
-
 def _show(media_type: str, size: int, address: str) -> SafeString:
     kind, words = media_type.partition("/")[2], f"{-(-size // 1000)} kB"
     if media_type.startswith("image/"):
@@ -190,3 +245,9 @@ def _show(media_type: str, size: int, address: str) -> SafeString:
     return format_html(
         '<a class="file btn" href="{}" download="file.{}">PDF, {}</a>', address, kind, words
     )
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value) if isinstance(value, int | float) else ""

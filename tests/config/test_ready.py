@@ -41,7 +41,7 @@ def test_a_process_reads_and_writes_documents_before_it_is_ready(
     for name in ("database", "broker", "keys", "durable_stores", "keys_of_live_runs"):
         monkeypatch.setattr(startup, f"require_{name}", lambda **_: None)
     monkeypatch.setattr(wiring, "connect_effects", lambda: None)
-    monkeypatch.setattr("config.broker.queues.set_concurrency", lambda _: None)
+    monkeypatch.setattr("config.broker.consumer.set_concurrency", lambda _: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setenv("PGAPPNAME", "tests")
     monkeypatch.setattr("config.celery._collect_from_here", say_ready)

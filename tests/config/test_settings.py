@@ -10,7 +10,7 @@ from kombu.connection import Connection
 from pytest_django import Settings
 
 from config import celery
-from config.broker import remote_control, transport
+from config.broker import consumer, transport
 from config.env.environment import ROOT
 from tests.support import commands
 
@@ -66,9 +66,9 @@ def test_access_to_the_broker_runs_no_code() -> None:
 
 def test_every_command_of_celery_is_kept_or_refused() -> None:
     """If a Celery release adds a command, list it in KEPT if it only reads a worker's state, else in REFUSED."""
-    assert set(Panel.data) == remote_control.KEPT | remote_control.REFUSED
+    assert set(Panel.data) == consumer.KEPT | consumer.REFUSED
     refused = {name for name, command in Panel.data.items() if command is Panel.data["shutdown"]}
-    assert refused == remote_control.REFUSED
+    assert refused == consumer.REFUSED
 
 
 @pytest.mark.django_db

@@ -10,7 +10,7 @@ from celery import signals
 from kombu.utils import symbol_by_name
 
 from config import celery, processes, worker
-from config.broker import queues as worker_queues
+from config.broker import consumer as worker_queues
 from config.env.environment import MAX_WORKERS
 from runtime import broker, tasks
 from runtime.store import pool

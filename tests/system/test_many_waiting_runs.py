@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.sdk.scripts import CUT, CUT_BY
-from config.broker.queues import RESERVED
+from config.broker.consumer import RESERVED
 from config.processes import CONNECTIONS_OF_A_WORKER, table
 from tests.support import processes
 from tests.support.people import until

@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils.html import strip_tags
 
 from approvals.web.components.arguments import arguments, fields
-from runtime.web.numbers import digits, money
+from runtime.web.scalars import digits, money
 from tests.support.office import Office
 from tests.support.pages import has, in_order, text
 

@@ -29,7 +29,7 @@ from runtime.errors import ObjectStoreDown
 from runtime.ports.approvals import CallOutcome
 from runtime.reads import outcomes
 from runtime.reads.transcript import read_transcript
-from runtime.web.api.run_details import LateOut
+from runtime.web.api.runs import LateOut
 from runtime.web.requests import Authenticated, Body, Reason, with_example
 from runtime.web.schemas import fields_of
 

@@ -19,7 +19,7 @@ from runtime.core.run.events import BlobRef
 from runtime.core.values.json_values import file_of
 from runtime.web.display import as_json
 from runtime.web.markdown import looks_like_markdown, markdown
-from runtime.web.numbers import CURRENCIES, is_number
+from runtime.web.scalars import CURRENCIES, is_number
 
 MAX_OPEN, MAX_OPEN_LINES = 600, 12  # characters and lines of a copy that is shown without folding
 SCREENS, LINE = 64, 80  # lines of a text on two screens, and characters of a line

@@ -29,9 +29,9 @@ from runtime.reads.suspects import suspect_totals
 from runtime.web import charts, downloads
 from runtime.web.charts import Chart, Series
 from runtime.web.display import duration
-from runtime.web.numbers import dollars
 from runtime.web.pages import query_params
 from runtime.web.requests import admins_only
+from runtime.web.scalars import dollars
 
 RANGES = ("7", "30", "90")  # days, the first is shown without a choice
 COST_KEYS = (UsageKey.AGENT, UsageKey.MODEL, UsageKey.PERSON)

@@ -9,8 +9,8 @@ from django.core.management.base import BaseCommand
 
 from runtime.core.documents import continuations
 from runtime.triggers import firing
+from runtime.triggers.sources import SOURCES
 from runtime.triggers.sources.reading import read_all
-from runtime.triggers.sources.registry import SOURCES
 from runtime.upkeep import startup, sweeper
 
 LOOPS = (

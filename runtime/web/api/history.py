@@ -1,10 +1,10 @@
-"""API operations on the history of a run: verification, past states, forks, export, archive and replays."""
+"""API operations on what runs did: verification, past states, forks, export, archive, replays, messages and usage."""
 
 from typing import Annotated, Any
 from uuid import UUID
 
 from django.http import HttpResponse
-from ninja import Field, Router, Schema, Status
+from ninja import Field, Query, Router, Schema, Status
 from pydantic import WithJsonSchema
 
 from runtime.control import interventions, jobs, transfer, verification
@@ -14,11 +14,14 @@ from runtime.control.forks import fork
 from runtime.control.interventions import release
 from runtime.errors import NoSuchEntry
 from runtime.ports import wiring
-from runtime.reads import entries
+from runtime.reads import entries, run_figures
 from runtime.reads.entries import StateAt, StateChange
+from runtime.reads.run_figures import NamedUsage, UsageKey
 from runtime.reads.runs import RunDetail
+from runtime.reads.transcript import AgentMessage, read_transcript
 from runtime.store.tables.jobs import JobRow, ReplayRow
 from runtime.web.api.runs import RunOut
+from runtime.web.pages.query_params import read_period
 from runtime.web.requests import Authenticated, Body, Reason, raw_body, with_example
 from runtime.web.schemas import fields_of
 
@@ -273,3 +276,47 @@ def read_replay(request: Authenticated, run: UUID, replay: UUID) -> ReplayRow:
     """Read a replay: how far it is, and where the run would go another way. For admins."""
     wiring.access().require(request.auth, "runs:read")
     return jobs.find_replay(run=run, replay=replay, actor=request.auth)
+
+
+@fields_of(AgentMessage)
+class AgentMessageOut(Schema):
+    """A message of an agent to the requester. `text` is null while it waits for its release, which is `at`.
+
+    `changed_by` is the person who replaced it in a fork, empty if none did.
+    """
+
+
+@router.get("/runs/{uuid:run}/agent-messages", response=list[AgentMessageOut], tags=["runs"])
+def list_agent_messages(request: Authenticated, run: UUID) -> tuple[AgentMessage, ...]:
+    """List the messages of agents to the requester. Those that wait for their release have no text."""
+    wiring.access().require(request.auth, "runs:read")
+    readable(run, request.auth)
+    return read_transcript(run).agent_messages
+
+
+@fields_of(NamedUsage, "name replies unpriced input_tokens output_tokens")
+class UsageOut(Schema):
+    """The usage of one agent (with its sub-agents), model, person or day. `unpriced` replies are not in the cost."""
+
+    cost_usd: str = Field(validation_alias="cost")
+
+
+class UsageListOut(Schema):
+    """The usage of a period, the costliest first; days are in order."""
+
+    items: list[UsageOut]
+
+
+@router.get("/usage", response=UsageListOut, summary="Add up what runs used", tags=["usage"])
+def read_usage(
+    request: Authenticated,
+    by: UsageKey = UsageKey.AGENT,
+    since: Annotated[str, Query(description="first day (UTC), such as 2026-11-24")] = "",
+    until: Annotated[str, Query(description="last day (UTC)")] = "",
+) -> dict[str, tuple[NamedUsage, ...]]:
+    """Add up replies, tokens and cost from day to day; without days the last seven. For admins.
+
+    The sweeper counts every minute.
+    """
+    wiring.access().require(request.auth, "admin")
+    return {"items": run_figures.read_usage(by, *read_period(since, until, ("since", "until")))}

@@ -1,31 +1,31 @@
-"""API operations on runs, their messages and usage, and kill switches. config/api.py has authentication and errors."""
+"""API operations on runs and kill switches. config/api.py has authentication and errors."""
 
 import re
 from dataclasses import replace
+from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.http import Http404, HttpResponse, JsonResponse
-from ninja import Field, Query, Router, Schema, Status
+from ninja import Query, Router, Schema, Status
 from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 
 from runtime.control.access import readable, readable_whole
 from runtime.control.interventions import cancel, pause, resume, retry, send_message
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.control.start import start
+from runtime.core.run.retries import RateLimitWait
 from runtime.core.values.budgets import NAMES
 from runtime.core.values.limits import MAX_KEY, MAX_MESSAGE
 from runtime.ports import wiring
-from runtime.reads import blobs, entries, outcomes, run_figures, run_page, runs, workers
+from runtime.reads import blobs, entries, outcomes, run_page, runs, workers
 from runtime.reads.entries import JournalItem
-from runtime.reads.run_figures import NamedUsage, UsageKey
+from runtime.reads.outcomes import LateView
 from runtime.reads.run_page import BudgetUsage
-from runtime.reads.runs import LegalHold, Page, RunDetail
-from runtime.reads.transcript import AgentMessage, read_transcript
+from runtime.reads.runs import GateView, LegalHold, Page, RunDetail, WaitView
+from runtime.reads.transcript import read_transcript
 from runtime.store.tables.kill_switches import KillSwitchRow
-from runtime.web.api.run_details import GateOut, LateOut, RateLimitOut, WaitOut
-from runtime.web.pages.query_params import read_period
 from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, Reason, with_example
 from runtime.web.schemas import fields_of
 
@@ -142,6 +142,58 @@ class MessageIn(Body):
 @fields_of(LegalHold)
 class HoldOut(Schema):
     """A legal hold: who holds the run, since when, and why."""
+
+
+@fields_of(GateView, "id kind state frame call tool path opened_at approval")
+class GateOut(Schema):
+    """A gate whose decision is not applied yet; `approval` is the id of its approval request."""
+
+
+@fields_of(WaitView)
+class WaitOut(Schema):
+    """A call that waits for an event whose data contains `match`, until `until` at the latest."""
+
+
+@fields_of(RateLimitWait)
+class RateLimitOut(Schema):
+    """A model call that the rate limit of its provider puts off: until when, and how often since `since`."""
+
+
+class LateOut(Schema):
+    """The outcome of an attempt at a call, recorded after its worker had lost the run.
+
+    `outcome` is `returned`, with the `result`, or `failed`, with the `error`. `decided_by` is the person who had
+    resolved that attempt, `contradicts` says that they had reported something else, `note` describes the effect.
+    """
+
+    frame: str
+    call: str
+    tool: str
+    attempt: int
+    at: datetime
+    outcome: Literal["returned", "failed"]
+    result: Any
+    error: str | None
+    decided_by: str | None
+    contradicts: bool
+    note: str
+
+    @staticmethod
+    def from_view(late: LateView) -> "LateOut":
+        """Convert a late outcome to its form in the API."""
+        return LateOut(
+            frame=late.frame,
+            call=late.call,
+            tool=late.tool,
+            attempt=late.attempt,
+            at=late.at,
+            outcome="returned" if late.returned else "failed",
+            result=late.value if late.returned else None,
+            error=None if late.returned else late.value,
+            decided_by=late.by or None,
+            contradicts=late.contradicts,
+            note=f"{late.by} {late.label}" if late.by else late.label,
+        )
 
 
 @fields_of(
@@ -367,47 +419,3 @@ def put_stop(request: Authenticated, body: StopIn) -> Status[KillSwitchRow]:
 def lift_stop(request: Authenticated, stop: int) -> KillSwitchRow:
     """Disengage a kill switch, so that its runs continue. For admins."""
     return disengage(stop=stop, actor=request.auth)
-
-
-@fields_of(AgentMessage)
-class AgentMessageOut(Schema):
-    """A message of an agent to the requester. `text` is null while it waits for its release, which is `at`.
-
-    `changed_by` is the person who replaced it in a fork, empty if none did.
-    """
-
-
-@router.get("/runs/{uuid:run}/agent-messages", response=list[AgentMessageOut])
-def list_agent_messages(request: Authenticated, run: UUID) -> tuple[AgentMessage, ...]:
-    """List the messages of agents to the requester. Those that wait for their release have no text."""
-    wiring.access().require(request.auth, "runs:read")
-    readable(run, request.auth)
-    return read_transcript(run).agent_messages
-
-
-@fields_of(NamedUsage, "name replies unpriced input_tokens output_tokens")
-class UsageOut(Schema):
-    """The usage of one agent (with its sub-agents), model, person or day. `unpriced` replies are not in the cost."""
-
-    cost_usd: str = Field(validation_alias="cost")
-
-
-class UsageListOut(Schema):
-    """The usage of a period, the costliest first; days are in order."""
-
-    items: list[UsageOut]
-
-
-@router.get("/usage", response=UsageListOut, summary="Add up what runs used", tags=["usage"])
-def read_usage(
-    request: Authenticated,
-    by: UsageKey = UsageKey.AGENT,
-    since: Annotated[str, Query(description="first day (UTC), such as 2026-11-24")] = "",
-    until: Annotated[str, Query(description="last day (UTC)")] = "",
-) -> dict[str, tuple[NamedUsage, ...]]:
-    """Add up replies, tokens and cost from day to day; without days the last seven. For admins.
-
-    The sweeper counts every minute.
-    """
-    wiring.access().require(request.auth, "admin")
-    return {"items": run_figures.read_usage(by, *read_period(since, until, ("since", "until")))}

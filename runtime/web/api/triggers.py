@@ -18,7 +18,7 @@ from runtime.triggers import changes, listing, trials, webhooks
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.listing import PastAct, SourceView, TriggerView, WebhookView
 from runtime.triggers.signatures import Scheme
-from runtime.triggers.sources.registry import SOURCES
+from runtime.triggers.sources import SOURCES
 from runtime.triggers.trials import EventTrial
 from runtime.triggers.webhooks import Receipt
 from runtime.web import requests

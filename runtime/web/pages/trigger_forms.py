@@ -21,8 +21,8 @@ from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.fields import MAX_NAME
 from runtime.triggers.schedule_definition import ScheduleDefinition
 from runtime.triggers.signatures import Scheme
+from runtime.triggers.sources import SOURCES
 from runtime.triggers.sources.reading import WatchedSource
-from runtime.triggers.sources.registry import SOURCES
 from runtime.triggers.trials import EventTrial
 from runtime.web import schema_form
 from runtime.web.forms import PageForm, TypedField

@@ -19,8 +19,8 @@ from runtime.models import Occurrence, ReceivedEvent, Run, Signal, WaitingCall, 
 from runtime.store import pool
 from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import changes, firing
+from runtime.triggers.sources import SOURCES
 from runtime.triggers.sources.reading import read_all
-from runtime.triggers.sources.registry import SOURCES
 from tests.support.engine import ADA
 from tests.support.seeds import published
 from tests.system.fault_injection.harness import points

@@ -9,7 +9,7 @@ from approvals.decisions import approval_uses, external_requests, gateway_calls
 from runtime.core.run.events import EVENT_TYPES
 from runtime.core.values.enums import EffectClass
 from runtime.triggers import events, times, webhooks
-from runtime.triggers.sources.registry import SOURCES as SOURCES_OF_TRIGGERS
+from runtime.triggers.sources import SOURCES as SOURCES_OF_TRIGGERS
 
 DEPTHS = (0, 1, 2)
 COMMIT = ("before", "written", "committed")
