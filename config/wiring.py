@@ -9,7 +9,7 @@ from django.contrib.auth.signals import user_logged_out
 from agents.catalogue.published import Catalogue, publish
 from agents.errors import RegistryError
 from agents.registry import load
-from approvals.governance.prompts import StoredPrompts
+from approvals.governance.prompt_versions import StoredPrompts
 from approvals.people import accounts
 from approvals.port.adapter import ApprovalService
 from approvals.rights.access import AccessService

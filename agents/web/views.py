@@ -30,7 +30,7 @@ from runtime.errors import BusinessKeyConflict, Forbidden, InvalidInput, Unknown
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.reads import agent_picture, run_figures
-from runtime.reads.runs import runs_page
+from runtime.reads.run_rows import runs_page
 from runtime.web.display import plain_visible
 from runtime.web.forms import PageForm, TypedField
 from runtime.web.pages import query_params

@@ -25,7 +25,7 @@ from approvals.errors import (
 )
 from approvals.models import OF_CALL, Approval, ApprovalUse, Instance
 from approvals.people.tokens import hash_secret
-from runtime.control.access import atomic, notify
+from runtime.control.user_actions import atomic, notify
 from runtime.core.documents import external_call
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.ids import ROOT, call_id

@@ -30,7 +30,7 @@ from approvals.rights.principals import Scope
 from approvals.rules import roles
 from approvals.signed import audit
 from approvals.signed import rows as signed_rows
-from runtime.control.access import validate_text
+from runtime.control.user_actions import validate_text
 from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.json_values import is_text
 from runtime.core.values.limits import MAX_REASON

@@ -32,11 +32,11 @@ from approvals.models import Approval, AuditEntry
 from approvals.reads import approval_views
 from approvals.reads.approval_views import ApprovalView
 from approvals.requests import confirmation, verification
-from approvals.rights import approvals
+from approvals.rights import approval_rights
 from approvals.rights.principals import Principal, Scope
 from approvals.rules import roles
 from approvals.signed import audit
-from runtime.control.access import validate_text
+from runtime.control.user_actions import validate_text
 from runtime.core.documents import external_call
 from runtime.core.run.continuation import MAX_REVISIONS
 from runtime.core.values.budgets import NAMES, InvalidBudget, from_form, granted, unit_of
@@ -59,7 +59,7 @@ def open_request(
 
     Raises, in this order: NotFound; Forbidden; AlreadyDecided, AlreadyCancelled or Expired; TamperedWith.
     """
-    if loaded is None or not approvals.reads(loaded.principal, loaded.approval):
+    if loaded is None or not approval_rights.reads(loaded.principal, loaded.approval):
         raise NotFound
     if not (admins and loaded.principal is not None and loaded.principal.has(Scope.ADMIN)):
         check_right(loaded.approval, loaded.principal, loaded.at)
@@ -94,7 +94,7 @@ def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor
             return refused
     else:
         approval.effective_at = effective_at
-        approval.decided_for = approvals.decides_for(loaded.principal, approval)
+        approval.decided_for = approval_rights.decides_for(loaded.principal, approval)
         commit.close(loaded, decision, actor)
     return approval_views.ApprovalView(stored=approval, reader=loaded.principal)
 
@@ -110,7 +110,7 @@ def check_right(
     approval: Approval, principal: Principal | None, at: datetime | None = None
 ) -> None:
     """Raise Forbidden, and log it, unless the principal may decide the request at this time, by default now."""
-    denial = approvals.denial(principal, approval, at=at)
+    denial = approval_rights.denial(principal, approval, at=at)
     if denial is not None:
         audit.log_refusal(
             principal.person if principal else None, f"request {approval.id}", denial.code

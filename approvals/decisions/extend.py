@@ -17,7 +17,7 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.rules import policy
 from approvals.signed import audit, extensions, votes
 from runtime.control import settle
-from runtime.control.access import validate_text
+from runtime.control.user_actions import validate_text
 from runtime.core.documents import external_call
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import InvalidInput

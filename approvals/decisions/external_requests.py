@@ -30,8 +30,8 @@ from approvals.rights import principals
 from approvals.rights.access import require
 from approvals.rights.principals import Scope
 from runtime.control import interventions
-from runtime.control.access import atomic
 from runtime.control.start import create
+from runtime.control.user_actions import atomic
 from runtime.core.documents import external_call
 from runtime.core.values import json_values
 from runtime.core.values.json_values import Submitted

@@ -14,8 +14,8 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from approvals.models import AuditEntry
-from runtime.control.access import atomic
 from runtime.control.start import start
+from runtime.control.user_actions import atomic
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.json_values import require_json, sha256_of
 from runtime.errors import NoSuchRun

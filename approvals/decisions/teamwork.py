@@ -17,12 +17,12 @@ from approvals.decisions import checks, commit
 from approvals.errors import AlreadyClaimed, Expired, TooManyInquiries
 from approvals.models import Approval, ApprovalClaim, Comment, Handover
 from approvals.reads import approval_views, deciders
-from approvals.rights import approvals, principals
+from approvals.rights import approval_rights, principals
 from approvals.rights.principals import Scope
 from approvals.signed import audit, rows
 from runtime.control import interventions
-from runtime.control.access import notify, validate_text
 from runtime.control.interventions import send_as_reviewer
+from runtime.control.user_actions import notify, validate_text
 from runtime.core.documents.blobs import digest_of
 from runtime.core.values.json_values import sha256_of
 from runtime.core.values.limits import MAX_INQUIRIES, MAX_INQUIRY, MAX_PERSON
@@ -159,7 +159,7 @@ def hand_over(*, approval_id: UUID, to: object, note: object, actor: Actor) -> H
         principal = principals.principal_of(Actor(person=person))
         if principal is None:
             raise InvalidInput("to", f"names {person}, who has no active account")
-        denial = approvals.denial(principal, approval)
+        denial = approval_rights.denial(principal, approval)
         if denial is not None:
             raise InvalidInput(
                 "to", f"names {person}, who may not decide this: {denial.detail.rstrip('.')}"
@@ -256,7 +256,7 @@ def send_message(*, approval_id: UUID, text: object, actor: Actor) -> approval_v
         approval = loaded.approval
         if commit.is_expired(approval, loaded.at) and approval.expires_at is not None:
             raise Expired(approval.expires_at)
-        if not approvals.may_write(approval):
+        if not approval_rights.may_write(approval):
             raise Forbidden(
                 "not_eligible",
                 "The policy does not let people who decide this request write to its run.",

@@ -15,13 +15,13 @@ from approvals import clock
 from approvals.decisions import commit
 from approvals.errors import AlreadyVoted, TamperedWith
 from approvals.models import Approval, Vote
-from approvals.rights import approvals, principals
+from approvals.rights import approval_rights, principals
 from approvals.rights.principals import Principal, Scope
 from approvals.rules import policy, tally
 from approvals.rules.policy import Demands, Stage
 from approvals.signed import audit, votes
 from approvals.signed.votes import VOID, VOTED, WITHDRAWN, Cast
-from runtime.control.access import notify
+from runtime.control.user_actions import notify
 from runtime.core.values.enums import Decision, Verdict
 from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED, VERDICTS
 from runtime.errors import Forbidden, GateNotOpen, InvalidInput
@@ -107,7 +107,7 @@ def lost(
     """
     person = Actor(person=cast.person)
     principal = principals.from_rights(person, cast.rights, cast.at, past=True)
-    denial = approvals.denial_for(principal, approval, cast.absent, origin, cast.at)
+    denial = approval_rights.denial_for(principal, approval, cast.absent, origin, cast.at)
     if denial is not None:
         return denial.detail
     demands = votes.demands(approval)
@@ -117,7 +117,7 @@ def lost(
     voter = next((away for away in principal.stands_for if away.person == cast.absent), principal)
     if not stage.admits(voter.person, voter.groups):
         return f"{cast.owner} is not named in this stage"
-    dependent = approvals.name_dependent(principal, set(voters) - {cast.person})
+    dependent = approval_rights.name_dependent(principal, set(voters) - {cast.person})
     return _one_hand(cast.person, dependent) if dependent else None
 
 
@@ -177,14 +177,16 @@ def _slot_of(
     people = {vote.person: vote.stage for vote in counted}
     if actor.person in {*people, *voters_by_owner}:
         return AlreadyVoted(actor.person, voters_by_owner.get(actor.person))
-    if dependent := principal and approvals.name_dependent(principal, {*people, *voters_by_owner}):
+    if dependent := principal and approval_rights.name_dependent(
+        principal, {*people, *voters_by_owner}
+    ):
         return Forbidden("not_eligible", _one_hand(actor.person, dependent))
     stage = tally.current(stages, people)
     assert stage is not None  # the request would be decided
     open_now = stages[stage]
     if principal is not None and open_now.admits(principal.person, principal.groups):
         return VoteSlot(stage=stage)
-    absent_people = approvals.stand_in(principal, loaded.approval, at=loaded.at)
+    absent_people = approval_rights.stand_in(principal, loaded.approval, at=loaded.at)
     absent = [away.person for away in absent_people if open_now.admits(away.person, away.groups)]
     for name in absent:
         if name not in {*people, *voters_by_owner}:

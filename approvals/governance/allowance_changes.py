@@ -20,7 +20,7 @@ from approvals.governance import allowance_uses, allowances
 from approvals.governance.allowances import Act, Allowance
 from approvals.models import Approval
 from approvals.requests import verification
-from approvals.rights import approvals, principals
+from approvals.rights import approval_rights, principals
 from approvals.rights.principals import Principal, Scope
 from approvals.rights.second_admin import SecondAdmin
 from approvals.rules import allowance_terms as matching
@@ -36,7 +36,7 @@ from approvals.rules.allowance_terms import (
 from approvals.rules.policy import demands_of
 from approvals.rules.roles import risks_decided_by
 from approvals.signed.audit import log_change, log_refusal
-from runtime.control.access import validate_text
+from runtime.control.user_actions import validate_text
 from runtime.core.values.errors import NotJson
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
@@ -231,14 +231,14 @@ def _source(approval_id: UUID, actor: Actor) -> tuple[Approval, Principal | None
     """Read the request from which an allowance is proposed. Raises NotFound."""
     approval = Approval.objects.filter(pk=approval_id).first()
     principal = principals.principal_of(actor)
-    if approval is None or not approvals.reads(principal, approval):
+    if approval is None or not approval_rights.reads(principal, approval):
         raise NotFound
     return approval, principal
 
 
 def _own_denial(principal: Principal | None, approval: Approval) -> Forbidden | None:
     """Say why a person may not decide the request for themselves: a deputy makes no allowance for another."""
-    return approvals.denial_for(principal, approval, None, (), timezone.now())
+    return approval_rights.denial_for(principal, approval, None, (), timezone.now())
 
 
 def _require_decider(principal: Principal | None, approval: Approval, actor: Actor) -> None:

@@ -10,7 +10,7 @@ from approvals.governance import allowance_changes, allowances
 from approvals.governance.allowances import Allowance, State
 from approvals.models import AllowanceAct, Approval
 from approvals.reads.approval_views import to_view
-from approvals.rights import approvals, principals
+from approvals.rights import approval_rights, principals
 from approvals.rights.principals import Principal
 from approvals.rules import allowance_terms
 from runtime.ports.access import Actor
@@ -60,7 +60,7 @@ def read_with_uses(allowance: UUID, actor: Actor) -> tuple[AllowanceRow, tuple[U
     uses = []
     for act in newest:
         approval = approvals_by_id.get(act.approval)
-        if approval is None or not approvals.reads(principal, approval):
+        if approval is None or not approval_rights.reads(principal, approval):
             approval = None
         uses.append(
             Use(

@@ -20,7 +20,7 @@ from approvals.governance.allowances import FIRST_USE, Allowance
 from approvals.models import Approval, approval_rows
 from approvals.reads import usual
 from approvals.requests import snapshot, verification
-from approvals.rights import approvals, principals
+from approvals.rights import approval_rights, principals
 from approvals.rules import allowance_terms as coverage
 from approvals.rules.policy import Demands
 from approvals.rules.unusual_values import find_unusual_values
@@ -205,7 +205,7 @@ def _makers_denial(
     assert row is not None  # a SELECT without FROM has one row
     for person, rights in zip(allowance.makers, row, strict=True):
         principal = principals.from_rights(Actor(person=person), rights, at)
-        denial = approvals.denial_for(principal, approval, None, tuple(origin), at)
+        denial = approval_rights.denial_for(principal, approval, None, tuple(origin), at)
         if denial is not None:
             return f"{person} made the allowance, but may not decide this call: {denial.detail}"
     return None

@@ -10,8 +10,8 @@ from yaml.nodes import MappingNode, ScalarNode
 
 from approvals import clock
 from approvals.errors import PromptBroken, UnknownPrompt
-from approvals.governance import prompts as stored_prompts
-from approvals.governance.prompts import CODE, LOG, PRODUCTION, Activation, ProposedVersion
+from approvals.governance import prompt_versions as stored_prompts
+from approvals.governance.prompt_versions import CODE, LOG, PRODUCTION, Activation, ProposedVersion
 from approvals.models import PromptAct
 from approvals.rights.second_admin import SecondAdmin
 from approvals.rules import plain_yaml

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import transaction
 
 from approvals.errors import PromptRefused, UnknownPrompt
-from approvals.governance import prompt_list, prompts
+from approvals.governance import prompt_list, prompt_versions
 from approvals.signed.audit import log_change
 from runtime.control import jobs
 from runtime.errors import InvalidInput
@@ -57,7 +57,7 @@ def ask(name: str, number: int, runs: object, *, actor: Actor) -> PromptTrialVie
     Raise InvalidInput naming `runs`, UnknownPrompt, or PromptRefused for a person without the right and while another
     trial of the prompt has not ended.
     """
-    prompts.require_right(actor)
+    prompt_versions.require_right(actor)
     if isinstance(runs, bool) or not isinstance(runs, int) or not 1 <= runs <= MAX_RUNS:
         raise InvalidInput("runs", f"must be a number from 1 to {MAX_RUNS}")
     prompt = prompt_list.prompt(name)

@@ -18,7 +18,7 @@ from django.db.models import QuerySet
 
 from approvals import clock
 from approvals.models import Approval, VersionDecision, VersionWithdrawal, approval_rows
-from approvals.rights import approvals, principals
+from approvals.rights import approval_rights, principals
 from approvals.rights.principals import Principal, Scope
 from approvals.rules.policy_text import MAX_UNDO
 from approvals.signed import rows as signed_rows
@@ -256,7 +256,7 @@ def _pair_of(approval: Approval) -> VersionPair | None:
 
 
 def _waiting(approval: Approval, principal: Principal | None) -> WaitingRun:
-    denial = approvals.denial(principal, approval)
+    denial = approval_rights.denial(principal, approval)
     return WaitingRun(
         approval_id=approval.id,
         run=approval.run_id,
@@ -320,4 +320,4 @@ def refusal(
         excluded=[*origin],
         rule=None,
     )
-    return approvals.denial(principal, approval)
+    return approval_rights.denial(principal, approval)

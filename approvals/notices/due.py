@@ -32,7 +32,7 @@ from approvals.notices.transports import TRANSPORTS
 from approvals.outbox import messages
 from approvals.outbox.messages import MessageKind
 from approvals.requests import verification
-from approvals.rights import approvals, principals
+from approvals.rights import approval_rights, principals
 from runtime.core.values.enums import RISKS, Risk
 from runtime.core.values.limits import plain
 from runtime.keyring import sealing
@@ -98,7 +98,7 @@ def waiting_requests(channel: NoticeChannel) -> QuerySet[Approval]:
     """Return the requests that the person of this channel may decide now."""
     principal = principals.principal_of(_actor(channel))
     return Approval.objects.filter(
-        approvals.decidable_requests(principal), status=Approval.Status.PENDING
+        approval_rights.decidable_requests(principal), status=Approval.Status.PENDING
     )
 
 

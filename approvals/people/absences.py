@@ -13,13 +13,13 @@ from django.db import transaction
 
 from approvals import clock
 from approvals.models import Absence, Approval
-from approvals.rights import approvals, principals
+from approvals.rights import approval_rights, principals
 from approvals.rights.principals import Scope
 from approvals.rules import roles
 from approvals.signed import audit
 from approvals.signed import rows as signed_rows
 from approvals.signed.rows import SignedActs
-from runtime.control.access import validate_text
+from runtime.control.user_actions import validate_text
 from runtime.core.values.limits import MAX_PERSON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
@@ -82,7 +82,7 @@ def announce(*, deputy: object, starts: datetime, ends: datetime, actor: Actor) 
             at=now,
         )
         audit.log_change(actor.person, f"named {name} their deputy until {ends:%Y-%m-%d %H:%M %Z}")
-    theirs = Approval.objects.filter(approvals.for_decider(principal), requester=name)
+    theirs = Approval.objects.filter(approval_rights.for_decider(principal), requester=name)
     return replace(_away(row, now), starts_runs=theirs.exists())
 
 
@@ -137,7 +137,8 @@ def able(approval_id: UUID) -> tuple[Away, ...]:
         away
         for away in all_away()
         if away.has_begun
-        and approvals.denial(principals.principal_of(Actor(person=away.person)), approval) is None
+        and approval_rights.denial(principals.principal_of(Actor(person=away.person)), approval)
+        is None
     )
 
 

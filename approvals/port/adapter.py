@@ -16,7 +16,13 @@ from approvals import clock
 from approvals.decisions import commit, open_requests
 from approvals.decisions.open_requests import ResolvedRequests
 from approvals.errors import BrokenChain
-from approvals.governance import allowance_uses, policies, prompts, subscriptions, version_changes
+from approvals.governance import (
+    allowance_uses,
+    policies,
+    prompt_versions,
+    subscriptions,
+    version_changes,
+)
 from approvals.models import OF_CALL, Approval
 from approvals.notices import due, slack_posts
 from approvals.outbox import messages
@@ -26,7 +32,7 @@ from approvals.port import evidence, jobs, verifier
 from approvals.port.jobs import Outlooks
 from approvals.reads import pending_ages
 from approvals.reads.approval_views import to_view
-from approvals.rights import approvals
+from approvals.rights import approval_rights
 from approvals.rules.judge import Facts
 from approvals.signed import audit, extensions
 from runtime.core.run.events import AllowanceUse, GateExtended
@@ -215,7 +221,7 @@ class ApprovalService:
         """Exclude a person who steers the run from deciding in it. The caller has locked the run's row."""
         rows = Approval.objects.filter(~Q(excluded__contains=[person]), run=run)
         if reviewer:
-            rows = rows.exclude(pk__in=approvals.still_decided(rows))
+            rows = rows.exclude(pk__in=approval_rights.still_decided(rows))
         # Decided requests too: a decision can be undone, and this person's own decisions no longer count.
         rows.update(excluded=RawSQL("excluded || to_jsonb(%s::text)", [person]))
 
@@ -242,7 +248,7 @@ class ApprovalService:
 
     def problem_of_prompt(self, name: str, number: int, digest: str) -> str | None:
         """Say why a version of a prompt is not the signed text with this digest; None if it is."""
-        return prompts.problem_of(name, number, digest)
+        return prompt_versions.problem_of(name, number, digest)
 
     def is_held(self, run: UUID) -> bool:
         """Tell by the audit whether a run is under a legal hold; also if the rows that lift it do not verify."""

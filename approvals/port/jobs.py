@@ -23,7 +23,7 @@ from approvals.rights.principals import Principal
 from approvals.rules import policy
 from approvals.rules.policy import ESCALATE, demands_of
 from approvals.signed import audit
-from runtime.control.access import notify
+from runtime.control.user_actions import notify
 
 log = logging.getLogger(__name__)
 

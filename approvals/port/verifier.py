@@ -18,7 +18,7 @@ from approvals.decisions import votes as votes_of_people
 from approvals.governance import allowance_uses, policies
 from approvals.models import Approval, approval_rows
 from approvals.requests import snapshot, verification
-from approvals.rights import approvals, principals
+from approvals.rights import approval_rights, principals
 from approvals.rules import policy
 from approvals.signed import audit, statements, votes
 from approvals.signed.statements import Statement
@@ -74,7 +74,7 @@ def approval(
     """
     stored = _read(_REQUEST_WITH_RIGHTS, gate)
     approval = stored.approval
-    origin = approvals.barred(approval, origin, reviewers)
+    origin = approval_rights.barred(approval, origin, reviewers)
     if approval.allowance is not None and decision is None:
         if action_digest != approval.action_digest:
             raise NotConfirmed("the action to start differs from the allowed one")
@@ -190,7 +190,7 @@ def _check_rights(
     principal = principals.from_rights(
         Actor(person=statement.by), stored.credentials, statement.at, past=True
     )
-    denial = approvals.denial_for(
+    denial = approval_rights.denial_for(
         principal, stored.approval, statement.absent, origin, statement.at
     )
     if denial is not None:

@@ -16,7 +16,7 @@ from django.utils import timezone
 from approvals.errors import NotFound, TamperedWith
 from approvals.models import Approval, approval_rows
 from approvals.requests import confirmation, snapshot, verification
-from approvals.rights import approvals as request_rules
+from approvals.rights import approval_rights as request_rules
 from approvals.rights import principals
 from approvals.rights.principals import Principal, Scope
 from approvals.rules import policy
@@ -31,7 +31,7 @@ from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.ports.approvals import NotConfirmed
-from runtime.reads.runs import Page
+from runtime.reads.run_rows import Page
 
 ANY = "any"  # of every kind
 STATUSES = tuple(Approval.Status.values)

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from approvals.models import Approval, Vote
 from approvals.reads.approval_views import ApprovalView
-from approvals.rights import approvals, principals
+from approvals.rights import approval_rights, principals
 from approvals.rights.principals import Principal
 from approvals.rules import policy, tally
 from approvals.rules.policy import GROUP, PERSON, Policy, Stage, demands_of, keys_of
@@ -345,7 +345,7 @@ def _able(
         then = replace(principal, cooling_until=None) if cooled else principal
         if principal.person in excluded or principal.person in approval.voted_for:
             continue
-        if approvals.denial(then, approval, at=at) is None:
+        if approval_rights.denial(then, approval, at=at) is None:
             able[principal.person] = principal
     return able
 
@@ -356,7 +356,7 @@ def _stand_ins(
     """Return the absent people in whose place a person may still vote, with their groups."""
     return [
         (absent.person, absent.groups)
-        for absent in approvals.stand_in(principal, approval, at=at)
+        for absent in approval_rights.stand_in(principal, approval, at=at)
         if absent.person not in {*votes, *approval.voted_for}
     ]
 

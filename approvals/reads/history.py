@@ -24,7 +24,7 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.reads.filters import DecisionFilter
 from approvals.requests import argument_changes, verification
 from approvals.requests.argument_changes import ArgumentChange
-from approvals.rights import approvals as request_rules
+from approvals.rights import approval_rights as request_rules
 from approvals.rights.principals import Principal, Scope
 from approvals.rules import roles
 from approvals.signed import extensions, statements, votes

@@ -22,13 +22,13 @@ from approvals.reads import filters, pending_ages, usual
 from approvals.reads.approval_views import ApprovalView, to_view
 from approvals.reads.orders import Order
 from approvals.reads.usual import UnusualByApproval
-from approvals.rights import approvals
+from approvals.rights import approval_rights
 from approvals.rights.principals import Principal
 from approvals.rules.argument_values import PastValues
 from approvals.rules.unusual_values import UnusualKind
 from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
-from runtime.reads.runs import Page
+from runtime.reads.run_rows import Page
 
 LIMIT = 50
 MAX_COUNT = 9_999
@@ -76,9 +76,9 @@ class Counts:
 def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = ()) -> Counts:
     """Count the pending requests for this person and for others, and those of each view and search, in one query."""
     pending = Approval.objects.filter(
-        approvals.readable_requests(principal), status=Approval.Status.PENDING
+        approval_rights.readable_requests(principal), status=Approval.Status.PENDING
     )
-    decidable = pending.filter(approvals.decidable_requests(principal))
+    decidable = pending.filter(approval_rights.decidable_requests(principal))
     further = list[QuerySet[Approval] | None]()
     for view, q in searches:
         try:
@@ -92,7 +92,7 @@ def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = (
     lists = (
         decidable,
         decidable.filter(IN_DOUBT),
-        pending.filter(approvals.undecidable_requests(principal)),
+        pending.filter(approval_rights.undecidable_requests(principal)),
     )
     exact = [rows for rows, few in zip(further, short, strict=True) if rows is not None and few]
     other = [rows for rows, few in zip(further, short, strict=True) if rows is not None and not few]
@@ -118,12 +118,12 @@ def _pending(principal: Principal | None, view: View, q: str) -> QuerySet[Approv
     """Select the pending requests of a view, calls in doubt included. Raise InvalidInput naming `q`."""
     match view:
         case View.MINE:
-            condition = approvals.decidable_requests(principal)
+            condition = approval_rights.decidable_requests(principal)
         case View.OTHERS:
-            condition = approvals.undecidable_requests(principal)
+            condition = approval_rights.undecidable_requests(principal)
         case View.ALL:
             condition = Q()
-    readable = approvals.readable_requests(principal)
+    readable = approval_rights.readable_requests(principal)
     return Approval.objects.filter(
         readable,
         condition,
@@ -200,7 +200,7 @@ def requested_by(principal: Principal, limit: int) -> tuple[ApprovalView, ...]:
 def find(principal: Principal | None, *, q: str, limit: int) -> tuple[ApprovalView, ...]:
     """Find pending requests among the WINDOW readable ones with the next deadlines. Raises InvalidInput naming `q`."""
     rows = Approval.objects.filter(
-        approvals.readable_requests(principal), status=Approval.Status.PENDING
+        approval_rights.readable_requests(principal), status=Approval.Status.PENDING
     )
     condition = filters.condition(q, principal.person if principal else "")
     matching = DEFAULT.ordered(Approval.objects.filter(condition))[:limit]
@@ -214,7 +214,7 @@ def find(principal: Principal | None, *, q: str, limit: int) -> tuple[ApprovalVi
 def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[ApprovalView, ...]:
     """List the calls in doubt that this person may resolve, oldest first. Raises InvalidInput naming `q`."""
     rows = Approval.objects.filter(
-        approvals.decidable_requests(principal),
+        approval_rights.decidable_requests(principal),
         filters.condition(q, principal.person if principal else ""),
         IN_DOUBT,
         status=Approval.Status.PENDING,
@@ -236,7 +236,7 @@ def previous_and_next(
     Those `without` are left out. Raises InvalidInput naming `q`.
     """
     rows = Approval.objects.filter(
-        approvals.decidable_requests(principal),
+        approval_rights.decidable_requests(principal),
         filters.condition(q, principal.person if principal else ""),
         ~IN_DOUBT,
         status=Approval.Status.PENDING,
@@ -261,7 +261,7 @@ def previous_and_next(
 
 def closed(principal: Principal | None, listed_ids: Collection[UUID]) -> tuple[ApprovalView, ...]:
     """Return the requests among `listed_ids`, the rows on a reader's screen, that are no longer pending."""
-    rows = Approval.objects.filter(approvals.readable_requests(principal), pk__in=listed_ids)
+    rows = Approval.objects.filter(approval_rights.readable_requests(principal), pk__in=listed_ids)
     return tuple(
         to_view(approval, principal) for approval in rows.exclude(status=Approval.Status.PENDING)
     )
@@ -269,7 +269,9 @@ def closed(principal: Principal | None, listed_ids: Collection[UUID]) -> tuple[A
 
 def last_closed(principal: Principal | None) -> ApprovalView | None:
     """Return the request closed last, None if there is none."""
-    rows = Approval.objects.filter(approvals.readable_requests(principal), decided_at__isnull=False)
+    rows = Approval.objects.filter(
+        approval_rights.readable_requests(principal), decided_at__isnull=False
+    )
     approval = rows.order_by("-decided_at", "-id").first()
     return None if approval is None else to_view(approval, principal)
 
@@ -295,8 +297,8 @@ def read_important_and_doubts(
     One query reads all.
     """
     rows = Approval.objects.filter(
-        approvals.readable_requests(principal),
-        approvals.decidable_requests(principal),
+        approval_rights.readable_requests(principal),
+        approval_rights.decidable_requests(principal),
         status=Approval.Status.PENDING,
     )
     near = Approval.objects.filter(pk__in=DEFAULT.ordered(rows).values("pk")[:NEAR])

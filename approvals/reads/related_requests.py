@@ -7,7 +7,7 @@ from django.db.models import Q
 
 from approvals.models import IN_DOUBT, OF_CALL, Approval
 from approvals.reads.approval_views import ApprovalView, to_view
-from approvals.rights import approvals as request_rules
+from approvals.rights import approval_rights as request_rules
 from approvals.rights.principals import Principal
 from runtime.core.values.ids import turn_of
 from runtime.core.values.verdicts import BEFORE_CALL

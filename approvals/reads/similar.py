@@ -22,7 +22,7 @@ from django.utils import timezone
 from approvals.models import OF_CALL, Approval
 from approvals.reads.approval_views import ApprovalView
 from approvals.requests import verification
-from approvals.rights import approvals
+from approvals.rights import approval_rights
 from approvals.rules.argument_values import PastValues
 from approvals.rules.unusual_values import (
     ORDER,
@@ -187,7 +187,7 @@ def similar(approval: ApprovalView, *, until: float | None = None) -> Similar | 
     `until` is a time of `time.monotonic()`: after it, the words of the remaining arguments are not compared.
     """
     rows = Approval.objects.filter(
-        approvals.readable_requests(approval.reader),
+        approval_rights.readable_requests(approval.reader),
         OF_CALL,
         tool=approval.tool,
         path=list(approval.path),

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from approvals.models import Approval
 from approvals.reads.approval_views import ApprovalView
-from approvals.rights import approvals
+from approvals.rights import approval_rights
 from approvals.rights.principals import Principal
 from approvals.rules.argument_values import PastValues, learn
 from approvals.rules.unusual_values import UnusualKind, UnusualValue, find_unusual_values
@@ -94,7 +94,11 @@ def histories(
     calls: dict[str, list[Any]] = {name: [] for name in names}
     for approval in rows:
         time_limits.check()
-        if approval.args and approval.removed_at is None and approvals.reads(principal, approval):
+        if (
+            approval.args
+            and approval.removed_at is None
+            and approval_rights.reads(principal, approval)
+        ):
             calls[approval.tool] += _arguments(approval.tool, approval.args)
     return {name: learn(arguments) for name, arguments in calls.items()}
 

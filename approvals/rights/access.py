@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Q
 
 from approvals.models import Approval
-from approvals.rights import approvals, principals
+from approvals.rights import approval_rights, principals
 from approvals.rights.principals import AGENT_READERS, Principal, Scope, rights_of
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor, Expression
@@ -39,7 +39,7 @@ class AccessService:
             return Q(pk__in=[])
         if principal.has(Scope.ADMIN):
             return Q()
-        decidable = Approval.objects.filter(approvals.for_decider(principal)).values("run")
+        decidable = Approval.objects.filter(approval_rights.for_decider(principal)).values("run")
         return Q(requester=principal.person) | Q(pk__in=decidable)
 
     def may_cancel(self, actor: Actor, requester: str) -> bool:

@@ -16,6 +16,13 @@ from approvals.web.pages.account import (
     save_own_profile,
     set_absence,
 )
+from approvals.web.pages.agents_outside import (
+    add_instance,
+    add_provisioner_token,
+    end_instance,
+    instances,
+    revoke_provisioner_token,
+)
 from approvals.web.pages.allowances import allow, allowance, allowances
 from approvals.web.pages.allowances import confirm as confirm_allowance
 from approvals.web.pages.allowances import revoke as revoke_allowance
@@ -23,13 +30,6 @@ from approvals.web.pages.batch import batch, undo_batch
 from approvals.web.pages.history import download, download_evidence
 from approvals.web.pages.history import show as history
 from approvals.web.pages.inbox import delete_view, inbox, mine, save_view
-from approvals.web.pages.instances import (
-    add_instance,
-    add_provisioner_token,
-    end_instance,
-    instances,
-    revoke_provisioner_token,
-)
 from approvals.web.pages.navigation import search
 from approvals.web.pages.notices import (
     add_subscription,

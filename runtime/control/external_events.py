@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runtime.control.access import atomic, join, notify
+from runtime.control.user_actions import atomic, join, notify
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import require_json, sha256_of

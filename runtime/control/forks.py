@@ -10,9 +10,9 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from runtime.control import access
-from runtime.control.access import atomic, notify
+from runtime.control import user_actions
 from runtime.control.edit import check_schema, edit
+from runtime.control.user_actions import atomic, notify
 from runtime.core.documents.blobs import blob_refs
 from runtime.core.run.continuation import (
     Continuation,
@@ -62,7 +62,7 @@ def fork(*, run: UUID, position: object, actor: Actor, change: object = None) ->
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `position`; RunArchived;
     NoSuchEntry or HistoryRemoved; NotQuiescent; Tampered, KeyMissing or NewerSchema; InvalidInput naming `change`.
     """
-    original = access.readable(run, actor)
+    original = user_actions.readable(run, actor)
     if not wiring.access().may_fork(actor, original.requester):
         raise Forbidden(
             "not_eligible", f"{actor.person} may not fork runs of {original.requester}."
@@ -225,7 +225,9 @@ def _names(change: ForkChange) -> dict[str, Any]:
 
 def _value(now: Continuation, change: ForkChange, old: Any, new_value: Any) -> Any:
     if change.kind == "message":
-        return access.validate_text(VALUE, new_value, MAX_MESSAGE, required="must not be empty")
+        return user_actions.validate_text(
+            VALUE, new_value, MAX_MESSAGE, required="must not be empty"
+        )
     schemas = schemas_of(now, change)
     if change.kind == "result":
         try:

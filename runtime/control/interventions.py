@@ -6,8 +6,8 @@ Sends the agent of a run a message, or an inquiry about a call that waits at a g
 from uuid import UUID, uuid4
 
 from runtime import broker
-from runtime.control import access
-from runtime.control.access import atomic, join, lock_open, notify
+from runtime.control import user_actions
+from runtime.control.user_actions import atomic, join, lock_open, notify
 from runtime.core.documents.blobs import blob_refs, digest_of
 from runtime.core.run.continuation import RunStatus, status_of
 from runtime.core.run.events import Retried
@@ -29,7 +29,7 @@ from runtime.errors import (
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.approvals import HELD, HOLD_LIFTED
-from runtime.reads.runs import RunDetail
+from runtime.reads.run_rows import RunDetail
 from runtime.store import gates, pool, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, continuations, journal, signals
@@ -44,16 +44,16 @@ def cancel(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; RunEnded with the run's status,
     also for a quarantined run that does not verify.
     """
-    detail = access.readable(run, actor)
+    detail = user_actions.readable(run, actor)
     if not wiring.access().may_cancel(actor, detail.requester):
         raise Forbidden(
             "not_eligible", f"{actor.person} may not cancel runs of {detail.requester}."
         )
-    reason_text = access.validate_text(
+    reason_text = user_actions.validate_text(
         "reason", reason, MAX_REASON, required="is required to cancel"
     )
     cancel_for(run=run, reason=reason_text, actor=actor)
-    return access.readable(run, actor)
+    return user_actions.readable(run, actor)
 
 
 def cancel_for(*, run: UUID, reason: str, actor: Actor) -> None:
@@ -97,12 +97,12 @@ def release(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; NotQuarantined;
     Tampered, KeyMissing or NewerSchema.
     """
-    access.for_admins(run, actor, "Only admins may release runs from quarantine.")
+    user_actions.for_admins(run, actor, "Only admins may release runs from quarantine.")
     required = "is required to release a run from quarantine"
-    reason_text = access.validate_text("reason", reason, MAX_REASON, required=required)
+    reason_text = user_actions.validate_text("reason", reason, MAX_REASON, required=required)
     with atomic() as connection:
         make_due(connection, run, actor=actor, reason=reason_text)
-    return access.readable(run, actor)
+    return user_actions.readable(run, actor)
 
 
 def make_due(connection: Connection, run: UUID, *, actor: Actor, reason: str) -> None:
@@ -128,8 +128,8 @@ def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; RunArchived;
     NotFailed with the run's status; Tampered, KeyMissing or NewerSchema.
     """
-    access.controllable(run, actor, "retry")
-    reason_text = access.validate_text(
+    user_actions.controllable(run, actor, "retry")
+    reason_text = user_actions.validate_text(
         "reason", reason, MAX_REASON, required="is required to retry a run"
     )
     with atomic() as connection:
@@ -162,7 +162,7 @@ def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
         join(connection, run, actor)
         _audit(run, actor, "retried", reason_text)
         notify(run, inbox=True)
-    return access.readable(run, actor)
+    return user_actions.readable(run, actor)
 
 
 def hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
@@ -170,8 +170,8 @@ def hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
 
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`.
     """
-    access.for_admins(run, actor, _ADMINS_HOLD)
-    reason_text = access.validate_text(
+    user_actions.for_admins(run, actor, _ADMINS_HOLD)
+    reason_text = user_actions.validate_text(
         "reason", reason, MAX_REASON, required="is required for a legal hold"
     )
     with atomic() as connection:
@@ -179,13 +179,13 @@ def hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
         runs.hold(connection, run, by=actor.person, reason=reason_text)
         _audit(run, actor, HELD, reason_text)
         notify(run, hint=False)
-    return access.readable(run, actor)
+    return user_actions.readable(run, actor)
 
 
 def lift_hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     """Lift the legal hold of a run. Raise as `hold` does, then NotHeld."""
-    access.for_admins(run, actor, _ADMINS_HOLD)
-    reason_text = access.validate_text(
+    user_actions.for_admins(run, actor, _ADMINS_HOLD)
+    reason_text = user_actions.validate_text(
         "reason", reason, MAX_REASON, required="is required to lift a legal hold"
     )
     with atomic() as connection:
@@ -194,12 +194,12 @@ def lift_hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
             raise NotHeld
         _audit(run, actor, HOLD_LIFTED, reason_text)
         notify(run, hint=False)
-    return access.readable(run, actor)
+    return user_actions.readable(run, actor)
 
 
 def _switch(run: UUID, reason: object, actor: Actor, *, pauses: bool) -> RunDetail:
-    access.controllable(run, actor, "pause" if pauses else "resume")
-    reason_text = access.validate_text("reason", reason, MAX_REASON)
+    user_actions.controllable(run, actor, "pause" if pauses else "resume")
+    reason_text = user_actions.validate_text("reason", reason, MAX_REASON)
     send = signals.send_pause if pauses else signals.send_resume
     with atomic() as connection:
         is_paused = lock_open(connection, run) == RunStatus.PAUSED
@@ -211,7 +211,7 @@ def _switch(run: UUID, reason: object, actor: Actor, *, pauses: bool) -> RunDeta
             send(connection, run=run, by=actor.person, reason=reason_text)
             _audit(run, actor, "paused" if pauses else "resumed", reason_text)
             notify(run)
-    return access.readable(run, actor)
+    return user_actions.readable(run, actor)
 
 
 def _audit(run: UUID, actor: Actor, act: str, reason: str) -> None:
@@ -227,11 +227,11 @@ def send_message(*, run: UUID, text: object, actor: Actor, cut_reply: object = F
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `cut_reply` or `text`; RunEnded,
     also for a run that is being cancelled or is quarantined; TooManyUndelivered.
     """
-    access.controllable(run, actor, "write to")
+    user_actions.controllable(run, actor, "write to")
     if not isinstance(cut_reply, bool):
         raise InvalidInput("cut_reply", "must be true or false")
     _send(run, text, actor, cuts=cut_reply)
-    return access.readable(run, actor)
+    return user_actions.readable(run, actor)
 
 
 def send_as_reviewer(*, run: UUID, text: object, actor: Actor) -> None:
@@ -257,7 +257,7 @@ def ask_inquiry(*, run: UUID, gate: UUID, by: str, text: str) -> UUID:
 def _send(
     run: UUID, text: object, actor: Actor, *, reviewer: bool = False, cuts: bool = False
 ) -> None:
-    message = access.validate_text("text", text, MAX_MESSAGE, required="is required")
+    message = user_actions.validate_text("text", text, MAX_MESSAGE, required="is required")
     with atomic() as connection:
         lock_open(connection, run)
         waiting = signals.number_of(connection, run, signals.MESSAGE)

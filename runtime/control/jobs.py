@@ -7,8 +7,8 @@ from uuid import UUID, uuid4
 from django.db import transaction
 
 from runtime import broker
-from runtime.control import access
-from runtime.control.access import atomic
+from runtime.control import user_actions
+from runtime.control.user_actions import atomic
 from runtime.errors import AgentWithoutWorker, NoSuchReplay, NothingToReplay, ReplayNotEnded
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -38,7 +38,7 @@ def replay_run(*, run: UUID, actor: Actor) -> ReplayRow:
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); NothingToReplay; AgentWithoutWorker if workers live,
     and none has the agent; ReplayNotEnded.
     """
-    agent = access.for_admins(run, actor, _FOR_ADMINS).agent
+    agent = user_actions.for_admins(run, actor, _FOR_ADMINS).agent
     with atomic() as connection:
         if runs.locked_row(connection, run).erased:
             raise NothingToReplay
@@ -54,7 +54,7 @@ def replay_run(*, run: UUID, actor: Actor) -> ReplayRow:
 
 def find_replay(*, run: UUID, replay: UUID, actor: Actor) -> ReplayRow:
     """Return a replay of the run. Raise NoSuchRun, Forbidden (`not_eligible`), or NoSuchReplay."""
-    access.for_admins(run, actor, _FOR_ADMINS)
+    user_actions.for_admins(run, actor, _FOR_ADMINS)
     with pool.in_transaction() as connection:
         row = REPLAYS.find(connection, replay)
     if row is None or row.run != run:
@@ -64,7 +64,7 @@ def find_replay(*, run: UUID, replay: UUID, actor: Actor) -> ReplayRow:
 
 def list_replays(*, run: UUID, actor: Actor) -> list[ReplayRow]:
     """Return the replays of a run without their results, the newest first. Raise as `find_replay` does."""
-    access.for_admins(run, actor, _FOR_ADMINS)
+    user_actions.for_admins(run, actor, _FOR_ADMINS)
     with pool.in_transaction() as connection:
         return REPLAYS.newest(connection, run=run)
 

@@ -5,8 +5,8 @@
 
 import logging
 
-from runtime.control import access
-from runtime.control.access import atomic
+from runtime.control import user_actions
+from runtime.control.user_actions import atomic
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import SwitchAlreadyEngaged, SwitchNotEngaged, UnknownAgent
 from runtime.ports import wiring
@@ -32,7 +32,7 @@ def engage(*, agent: object, reason: object, actor: Actor | None) -> KillSwitchR
     if agent != EVERY_AGENT and not wiring.catalogue().knows(agent):
         raise UnknownAgent(f"there is no agent named {agent}")
     text = reason if isinstance(reason, str) else ""
-    reason_text = access.validate_text(
+    reason_text = user_actions.validate_text(
         "reason", text, MAX_REASON, required="is required to stop agents"
     )
     with atomic() as connection:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from runtime.control.access import atomic, lock_open, notify
+from runtime.control.user_actions import atomic, lock_open, notify
 from runtime.core.values.enums import Decision
 from runtime.errors import GateNotOpen
 from runtime.ports.approvals import StatementPart

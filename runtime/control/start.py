@@ -16,7 +16,7 @@ from uuid import UUID
 from django.conf import settings
 
 from runtime import broker
-from runtime.control.access import atomic, notify
+from runtime.control.user_actions import atomic, notify
 from runtime.core.documents.blobs import Blob, blob_of, memory_body, memory_text
 from runtime.core.run.continuation import Continuation, Phase, merge_people, steered_by
 from runtime.core.run.events import Completed, Event, MessageReceived, Remembered, RunStarted

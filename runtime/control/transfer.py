@@ -13,8 +13,8 @@ from uuid import UUID
 
 import psycopg.errors
 
-from runtime.control import access
-from runtime.control.access import atomic, notify
+from runtime.control import user_actions
+from runtime.control.user_actions import atomic, notify
 from runtime.core.documents import codec, export_file
 from runtime.core.documents.blobs import Blob, blob_refs
 from runtime.core.documents.export_file import ExportedBeginning, ExportFile
@@ -38,7 +38,7 @@ from runtime.errors import (
 from runtime.keyring import files, purposes, signatures
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.reads.runs import RunDetail
+from runtime.reads.run_rows import RunDetail
 from runtime.store import archived_runs, gates, pool, runs
 from runtime.store.archived_runs import Archive
 from runtime.store.pool import Connection
@@ -56,7 +56,7 @@ def export_run(*, run: UUID, actor: Actor) -> str:
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); RunArchived; RunEnded; NotAtRest; TooLarge;
     Tampered, KeyMissing or NewerSchema.
     """
-    access.for_admins(run, actor, "Only admins may export runs.")
+    user_actions.for_admins(run, actor, "Only admins may export runs.")
     approvals = wiring.approvals()
     with atomic() as connection:
         row = runs.locked_row(connection, run)
@@ -121,8 +121,8 @@ def restore(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; NotArchived;
     ObjectStoreDown, Tampered or KeyMissing, with nothing changed.
     """
-    access.for_admins(run, actor, _ADMINS_RESTORE)
-    reason_text = access.validate_text(
+    user_actions.for_admins(run, actor, _ADMINS_RESTORE)
+    reason_text = user_actions.validate_text(
         "reason", reason, MAX_REASON, required="is required to restore a run"
     )
     with atomic() as connection:
@@ -131,7 +131,7 @@ def restore(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
         if archived_run is None:
             raise NotArchived
         _put_back(archived_run, reason_text, actor)
-    return access.readable(run, actor)
+    return user_actions.readable(run, actor)
 
 
 def restore_file(*, data: bytes, reason: object, actor: Actor) -> UUID:
@@ -140,7 +140,7 @@ def restore_file(*, data: bytes, reason: object, actor: Actor) -> UUID:
     Raise, in this order: Forbidden; InvalidInput naming `reason`; NotImportable; NotArchived.
     """
     wiring.access().require(actor, "admin")
-    reason_text = access.validate_text(
+    reason_text = user_actions.validate_text(
         "reason", reason, MAX_REASON, required="is required to restore a run"
     )
     try:

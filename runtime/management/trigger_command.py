@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.errors import InvalidInput, RequestError, RuntimeFault
 from runtime.ports.access import Actor
-from runtime.store.tables.triggers import TriggerKind, TriggerRow
+from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import changes, listing
 from runtime.triggers.listing import TriggerView
 

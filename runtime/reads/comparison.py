@@ -11,7 +11,7 @@ from runtime.core.values.budgets import Limit, to_text
 from runtime.ports import wiring
 from runtime.reads.entries import Paths, paths_of, texts_of
 from runtime.reads.journal import JournalLine, Remaining, remaining
-from runtime.reads.runs import RunDetail
+from runtime.reads.run_rows import RunDetail
 from runtime.reads.trace.calls import CallRecord
 from runtime.reads.trace.fold import fold
 from runtime.reads.trace.frames import FrameRecord

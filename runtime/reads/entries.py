@@ -27,7 +27,7 @@ from runtime.reads.journal import (
 )
 from runtime.reads.labels import title_of
 from runtime.reads.redaction import redact
-from runtime.reads.runs import Page, RunDetail, as_json
+from runtime.reads.run_rows import Page, RunDetail, as_json
 from runtime.reads.trace.fold import fold
 from runtime.reads.transcript import Transcript, transcript_of
 

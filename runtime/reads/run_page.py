@@ -29,7 +29,7 @@ from runtime.core.values.ids import depth_of
 from runtime.models import Gate
 from runtime.ports import wiring
 from runtime.reads.journal import Remaining, latest, read, remaining
-from runtime.reads.runs import RunDetail
+from runtime.reads.run_rows import RunDetail
 from runtime.reads.timeline import StepMap, Timeline, map_of, rows_of_step, timeline_of
 from runtime.reads.trace.calls import CallRecord
 from runtime.reads.trace.fold import Trace, fold

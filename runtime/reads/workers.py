@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 
 from runtime.models import SweeperLoop, WorkerProcess
 from runtime.ports import wiring
-from runtime.reads.runs import RunDetail
+from runtime.reads.run_rows import RunDetail
 from runtime.reads.transcript import Transcript
 from runtime.store import leases
 from runtime.store.tables import kill_switches

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from runtime.control.access import atomic
+from runtime.control.user_actions import atomic
 from runtime.errors import (
     InvalidInput,
     NoSuchSchedule,
@@ -23,9 +23,9 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables import occurrences, triggers
+from runtime.store.tables import occurrences, trigger_rows
 from runtime.store.tables.occurrences import OccurrenceKind, OccurrenceState
-from runtime.store.tables.triggers import TriggerKind, TriggerRow
+from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import times, trigger
 from runtime.triggers.firing import STARTERS
 from runtime.triggers.schedule_definition import read_time
@@ -65,7 +65,7 @@ def create(
         definition = STARTERS[kind].check(sent, actor, now)
         new_id = form or uuid4()
         columns = _columns(definition)
-        if not triggers.insert(connection, new_id, kind=kind, owner=actor.person, **columns):
+        if not trigger_rows.insert(connection, new_id, kind=kind, owner=actor.person, **columns):
             read_row(connection, kind, new_id, actor)  # another person's form is not theirs
             return new_id
         created = SignedTrigger(
@@ -88,7 +88,7 @@ def change(kind: TriggerKind, *, id: UUID, sent: Mapping[str, object], actor: Ac
     with lock(kind, id, actor) as locked:
         definition = STARTERS[kind].check(sent, actor, locked.now)
         record(locked, "changed", actor, definition=definition)
-        triggers.write(locked.connection, id, **_columns(definition))
+        trigger_rows.write(locked.connection, id, **_columns(definition))
 
 
 def pause(kind: TriggerKind, *, id: UUID, actor: Actor) -> None:
@@ -126,7 +126,7 @@ def read_row(connection: Connection, kind: TriggerKind, id: UUID, actor: Actor) 
 
     Raise NoSuchSchedule or NoSuchTrigger.
     """
-    return _require_readable(kind, triggers.read(connection, id), actor)
+    return _require_readable(kind, trigger_rows.read(connection, id), actor)
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def lock(kind: TriggerKind, id: UUID, actor: Actor) -> Iterator[LockedTrigger]:
     """
     wiring.access().require(actor, SCOPE)
     with atomic() as connection:
-        row = _require_readable(kind, triggers.lock(connection, id), actor)
+        row = _require_readable(kind, trigger_rows.lock(connection, id), actor)
         signed = trigger.read_signed(connection, row)
         if signed.status is TriggerStatus.ENDED:
             raise _ENDED[kind]

@@ -23,7 +23,7 @@ from runtime.errors import InvalidInput, RequestError, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store.pool import Connection
-from runtime.store.tables import occurrences, trigger_sources, triggers
+from runtime.store.tables import occurrences, trigger_rows, trigger_sources
 from runtime.store.tables.occurrences import OccurrenceState
 from runtime.triggers import event_definition, mapping
 from runtime.triggers.event_definition import EventDefinition, EventPlan, Wakes
@@ -85,7 +85,7 @@ def check_mapping(sent: Mapping[str, object]) -> EventDefinition:
 def handle(connection: Connection, trigger: EventTrigger, now: datetime) -> bool:
     """Filter new events of a locked trigger, and start runs. Return whether there is more. Raises KeyMissing."""
     if trigger.status is not TriggerStatus.ACTIVE:
-        triggers.write(connection, trigger.id, state=trigger.status, due_at=None, problem="")
+        trigger_rows.write(connection, trigger.id, state=trigger.status, due_at=None, problem="")
         return False
     numbers = occurrences.new_events(connection, trigger.id, JUDGED)
     room = MAX_WAITING
@@ -114,7 +114,7 @@ def handle(connection: Connection, trigger: EventTrigger, now: datetime) -> bool
             )
     has_more |= len(plan.start) >= STARTS
     due_at = now if plan.start else plan.next_at
-    triggers.write(connection, trigger.id, due_at=due_at, not_before=None, problem="")
+    trigger_rows.write(connection, trigger.id, due_at=due_at, not_before=None, problem="")
     return has_more
 
 
@@ -127,7 +127,7 @@ def apply_act(
 ) -> None:
     """Have the sweeper look at the trigger, and read the source of a new definition from now on."""
     due_at = now if after.status is TriggerStatus.ACTIVE else None
-    triggers.write(
+    trigger_rows.write(
         connection, after.id, state=after.status, due_at=due_at, not_before=None, problem=""
     )
     definition = after.definition

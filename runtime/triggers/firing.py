@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
 
-from runtime.control.access import atomic
+from runtime.control.user_actions import atomic
 from runtime.errors import Tampered
 from runtime.ports.access import Actor
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
-from runtime.store.tables import triggers
-from runtime.store.tables.triggers import TriggerKind, TriggerRow
+from runtime.store.tables import trigger_rows
+from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import events, times
 from runtime.triggers.trigger import SignedTrigger, read_signed
 
@@ -57,7 +57,7 @@ STARTERS: Mapping[TriggerKind, Starter] = {TriggerKind.SCHEDULE: times, TriggerK
 
 def fire_due(kind: TriggerKind, connection: Connection, stop: threading.Event) -> None:
     """Handle each trigger that is due, one transaction for each, and again while it has more."""
-    if not triggers.any_due(connection, kind, pool.now(connection)):
+    if not trigger_rows.any_due(connection, kind, pool.now(connection)):
         return
     passed: list[UUID] = []
     while not stop.is_set() and _fire_next(kind, passed):
@@ -88,7 +88,7 @@ def _fire_next(kind: TriggerKind, passed: list[UUID]) -> bool:
     failpoint = STARTERS[kind].FAILPOINT
     with atomic() as connection:
         now = pool.now(connection)
-        row = triggers.lock_due(connection, kind, now, passed)
+        row = trigger_rows.lock_due(connection, kind, now, passed)
         if row is None:
             return False
         try:
@@ -109,4 +109,4 @@ def _fire_next(kind: TriggerKind, passed: list[UUID]) -> bool:
 
 def _postpone(connection: Connection, row: TriggerRow, now: datetime, **columns: str) -> None:
     again = now + AFTER_ERROR
-    triggers.write(connection, row.id, due_at=again, not_before=again, **columns)
+    trigger_rows.write(connection, row.id, due_at=again, not_before=again, **columns)

@@ -13,9 +13,9 @@ from runtime.ports.access import Actor
 from runtime.reads.workers import LATE_SECONDS
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables import occurrences, trigger_sources, triggers
+from runtime.store.tables import occurrences, trigger_rows, trigger_sources
 from runtime.store.tables.occurrences import OccurrenceRow
-from runtime.store.tables.triggers import TriggerKind, TriggerRow
+from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers.changes import may_read, read_row
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.schedule_definition import ScheduleDefinition
@@ -121,7 +121,7 @@ def read_list(kind: TriggerKind, actor: Actor) -> tuple[list[TriggerRow], bool]:
     access.require(actor, "runs:read")
     owner = None if access.reads_continuations(actor) else actor.person
     with pool.in_transaction() as connection:
-        rows, cut = triggers.list_newest(connection, kind, owner)
+        rows, cut = trigger_rows.list_newest(connection, kind, owner)
     # The next time of a paused one is that when it was paused.
     return [
         row if row.state == TriggerStatus.ACTIVE else replace(row, next_at=None) for row in rows
@@ -137,7 +137,7 @@ def read_one(kind: TriggerKind, id: UUID, actor: Actor, before: int | None = Non
     with pool.in_transaction() as connection:
         row = read_row(connection, kind, id, actor)
         may_change = wiring.access().may_fork(actor, row.owner)
-        stored_acts = triggers.newest_acts(connection, row, ACTS)
+        stored_acts = trigger_rows.newest_acts(connection, row, ACTS)
         trigger = parse_act(row, stored_acts[0].body)
         history = occurrences.newest(connection, row.id, HISTORY + 1, before)
         is_schedule = row.kind is TriggerKind.SCHEDULE
@@ -172,7 +172,7 @@ def starter_of_run(run: UUID, actor: Actor) -> StarterOfRun | None:
     """Return the trigger that started a run, None if a person did or the actor may not read it."""
     with pool.in_transaction() as connection:
         trigger = occurrences.trigger_of_run(connection, run)
-        row = None if trigger is None else triggers.read(connection, trigger)
+        row = None if trigger is None else trigger_rows.read(connection, trigger)
     if row is None or not may_read(row.owner, actor):
         return None
     return StarterOfRun(noun=row.kind.noun, id=row.id, name=row.name)

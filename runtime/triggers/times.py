@@ -16,7 +16,7 @@ from runtime.errors import InvalidInput, RequestError
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store.pool import Connection
-from runtime.store.tables import occurrences, triggers
+from runtime.store.tables import occurrences, trigger_rows
 from runtime.store.tables.occurrences import OccurrenceKind, OccurrenceState
 from runtime.triggers import schedule_definition
 from runtime.triggers.schedule_definition import Busy, Overlap, ScheduleDefinition, TimeAct
@@ -118,7 +118,7 @@ def set_next(
     if occurrences.open_times(connection, schedule.id).waiting:
         due_at = min(due_at or now + AGAIN, now + AGAIN)
     is_over = schedule.status is TriggerStatus.ENDED or next_at is None
-    triggers.write(
+    trigger_rows.write(
         connection,
         schedule.id,
         next_at=None if schedule.status is TriggerStatus.ENDED else next_at,
@@ -131,7 +131,7 @@ def set_next(
 
 def read_next(connection: Connection, schedule: Schedule) -> datetime | None:
     """Read the next time again: handling the due times may have moved it."""
-    row = triggers.read(connection, schedule.id)
+    row = trigger_rows.read(connection, schedule.id)
     assert row is not None  # it is locked
     return row.next_at
 

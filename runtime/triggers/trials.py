@@ -15,7 +15,7 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import occurrences, received_events
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import mapping, times
 from runtime.triggers.changes import SCOPE, read_row
 from runtime.triggers.event_definition import EventDefinition, Wakes

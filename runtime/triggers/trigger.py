@@ -11,9 +11,9 @@ from runtime.core.run.continuation import merge_people
 from runtime.errors import Tampered
 from runtime.ports.access import Actor
 from runtime.store.pool import Connection
-from runtime.store.tables import received_events, triggers
+from runtime.store.tables import received_events, trigger_rows
 from runtime.store.tables.received_events import VerifiedEvent
-from runtime.store.tables.triggers import TriggerKind, TriggerRow
+from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import event_definition, schedule_definition
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.schedule_definition import ScheduleDefinition
@@ -73,7 +73,7 @@ class SignedTrigger(Generic[Definition]):
 
 def read_signed(connection: Connection, row: TriggerRow) -> SignedTrigger[Any]:
     """Read what the newest act says. Raises Tampered, KeyMissing."""
-    return parse_act(row, triggers.newest_acts(connection, row, 1)[0].body)
+    return parse_act(row, trigger_rows.newest_acts(connection, row, 1)[0].body)
 
 
 def parse_act(row: TriggerRow, body: str) -> SignedTrigger[Any]:
@@ -113,7 +113,7 @@ def record(
         **({"webhook": asdict(after.webhook)} if after.webhook else {}),
         **({"detail": dict(detail)} if detail else {}),
     }
-    triggers.add_act(
+    trigger_rows.add_act(
         connection,
         after.id,
         act=act,
@@ -133,7 +133,7 @@ def read_event(
     event = received_events.read(connection, number)
     if _is_for(trigger.id, trigger.definition, event):
         return event
-    for act in triggers.newest_acts(connection, trigger.row, EARLIER_ACTS):
+    for act in trigger_rows.newest_acts(connection, trigger.row, EARLIER_ACTS):
         earlier = event_definition.from_text(json.loads(act.body)["definition"])
         if _is_for(trigger.id, earlier, event):
             return event

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID, uuid4
 
-from runtime.control.access import atomic
+from runtime.control.user_actions import atomic
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import read_json
 from runtime.core.values.limits import MAX_DELIVERY, MAX_EVENT_NAME
@@ -28,9 +28,9 @@ from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
-from runtime.store.tables import occurrences, received_events, trigger_sources, triggers
+from runtime.store.tables import occurrences, received_events, trigger_rows, trigger_sources
 from runtime.store.tables.occurrences import OccurrenceState
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, fields, trigger
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.signatures import (
@@ -211,7 +211,7 @@ def _trigger_at(
     """Return the trigger of an address and its webhook, as the newest act says."""
     digest = digest_of(address)
     trigger_id = trigger_sources.trigger_at(connection, digest)
-    row = None if trigger_id is None else triggers.read(connection, trigger_id)
+    row = None if trigger_id is None else trigger_rows.read(connection, trigger_id)
     if row is None:
         raise NoSuchWebhook
     receiver = trigger.read_signed(connection, row)

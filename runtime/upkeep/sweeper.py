@@ -19,7 +19,7 @@ from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import objects, used_approvals
 from runtime.store.tables.jobs import KINDS
-from runtime.upkeep import archiving, due_runs, history, retention, rollups
+from runtime.upkeep import archiving, due_runs, journals, retention, rollups
 from runtime.upkeep.alarm import Alarm
 
 log = logging.getLogger(__name__)
@@ -97,10 +97,10 @@ def roll_up(connection: Connection, stop: threading.Event) -> None:
 def run(stop: threading.Event, *extra_loops: Loop) -> None:
     """Run every loop and `extra_loops` until `stop`. An error in the loop that sends hints ends the process."""
     scheduled = (
-        Loop(name="partitions", duty=history.maintain_partitions),
+        Loop(name="partitions", duty=journals.maintain_partitions),
         Loop(name="retention", duty=retention.enforce),
         Loop(name="archive", duty=archiving.enforce),
-        Loop(name="history", duty=history.shorten_all, seconds=KEEP_SECONDS),
+        Loop(name="history", duty=journals.shorten_all, seconds=KEEP_SECONDS),
         Loop(name="trials", duty=look_after_jobs, seconds=KEEP_SECONDS),
         Loop(name="ledger", duty=compare_ledger),
         Loop(name="objects", duty=look_after_objects, seconds=MINUTE),

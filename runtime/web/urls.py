@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path
 
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.web.installation import healthz, manifest, manual, offline, readyz, worker
 from runtime.web.pages import triggers
 from runtime.web.pages.kill_switches import disengage, engage, list_switches

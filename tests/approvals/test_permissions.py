@@ -16,7 +16,7 @@ from approvals.port.adapter import ApprovalService
 from approvals.reads import inbox
 from approvals.reads.approval_views import approval
 from approvals.requests import verification
-from approvals.rights import approvals
+from approvals.rights import approval_rights
 from approvals.rights.access import AccessService
 from approvals.rights.principals import ALL_SCOPES, Scope, principal_of
 from runtime.core.values.enums import Decision, Risk, Verdict
@@ -112,9 +112,9 @@ def test_lists_find_the_people_whom_a_request_excludes(bea: Actor, excluded: obj
     Approval.objects.filter(pk=row.pk).update(excluded=Value(excluded, JSONField()))
     principal = principal_of(bea)
     rows = Approval.objects.filter(status=Approval.Status.PENDING)
-    own = rows.filter(approvals.undecidable_requests(principal)).exists()
+    own = rows.filter(approval_rights.undecidable_requests(principal)).exists()
     assert own is (isinstance(excluded, list) and "bea" in excluded)
-    assert rows.filter(approvals.decidable_requests(principal)).exists() is not own
+    assert rows.filter(approval_rights.decidable_requests(principal)).exists() is not own
 
 
 def test_an_index_finds_the_requests_that_exclude_a_reviewer(bea: Actor) -> None:
@@ -128,7 +128,7 @@ def test_an_index_finds_the_requests_that_exclude_a_reviewer(bea: Actor) -> None
         )
         cursor.execute("ANALYZE approvals_approval")
     plan = Approval.objects.filter(
-        approvals.undecidable_requests(principal_of(bea)), status=Approval.Status.PENDING
+        approval_rights.undecidable_requests(principal_of(bea)), status=Approval.Status.PENDING
     ).explain()
     assert "approval_excluded_others" in plan
     assert "approval_own_pending" in plan

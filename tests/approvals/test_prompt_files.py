@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from agents.sdk import prompt
 from approvals.governance import prompt_list
 from approvals.governance.prompt_list import PromptText
-from approvals.governance.prompts import LOG
+from approvals.governance.prompt_versions import LOG
 from runtime.errors import InvalidInput
 from tests.support.released import released
 from tests.support.seeds import Cast

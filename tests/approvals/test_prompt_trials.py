@@ -15,8 +15,8 @@ from django.utils import timezone
 from agents.effect_handler import AgentEffects
 from approvals.errors import PromptRefused, UnknownPrompt
 from approvals.governance import prompt_trials as trials
-from approvals.governance import prompts
-from approvals.governance.prompts import LOG
+from approvals.governance import prompt_versions
+from approvals.governance.prompt_versions import LOG
 from runtime import broker
 from runtime.core.values.enums import FailureCause
 from runtime.errors import InvalidInput
@@ -42,7 +42,7 @@ def shop(by_hand: None, cast: Cast) -> Iterator[Shop]:
     """A shop with a prompt of two versions: the text in the code, and one with which it pays more."""
     LOG.forget()
     one = Shop(desk(model=listens))
-    prompts.save(NAME, SECOND, actor=None)
+    prompt_versions.save(NAME, SECOND, actor=None)
     yield one
     one.close()
 
@@ -160,7 +160,7 @@ def test_a_trial_that_cannot_end_fails_with_the_reason(
     shows(log_in(cast.admin), PAGE, "failed", TRIALS.lost)
     assert not TRIALS.save(own, lost, of=[], runs=[], result="[]")
     assert len(sent) == 1
-    silent = Silent(shop.registry, lambda: None, prompts=prompts.StoredPrompts())
+    silent = Silent(shop.registry, lambda: None, prompts=prompt_versions.StoredPrompts())
     looks = iter([False, *[True] * 99])
     drained = perform(
         shop,

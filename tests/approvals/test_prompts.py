@@ -18,8 +18,8 @@ from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
 from approvals import clock
 from approvals.errors import PromptBroken, PromptRefused, UnknownPrompt
-from approvals.governance import prompt_list, prompts
-from approvals.governance.prompts import LOG, StoredPrompts
+from approvals.governance import prompt_list, prompt_versions
+from approvals.governance.prompt_versions import LOG, StoredPrompts
 from approvals.models import Approval, PromptAct
 from approvals.port.adapter import ApprovalService
 from approvals.rules.roles import Group
@@ -144,9 +144,9 @@ def office(cast: Cast) -> None:
 
 
 def put_in_production(text: str, name: str = NAME) -> int:
-    number = prompts.save(name, text, actor=None)
-    prompts.propose(name, number, actor=None)
-    prompts.confirm(name, number, actor=None)
+    number = prompt_versions.save(name, text, actor=None)
+    prompt_versions.propose(name, number, actor=None)
+    prompt_versions.confirm(name, number, actor=None)
     return number
 
 
@@ -182,8 +182,8 @@ def test_a_run_keeps_the_prompts_of_its_start_also_for_agents_that_begin_later(
     ):
         answer = client.get(f"/runs/{shown}/")
         has(text_of(answer), f"{NAME}</a>, {versions}")
-    prompts.propose(NAME, 1, actor=None)  # roll back
-    prompts.confirm(NAME, 1, actor=None)
+    prompt_versions.propose(NAME, 1, actor=None)  # roll back
+    prompt_versions.confirm(NAME, 1, actor=None)
     assert told(shop.start()) == [(1, "Serve A-1.!")]
     found = replay(
         pool.in_transaction,
@@ -200,10 +200,10 @@ def test_agents_of_one_run_agree_about_a_version_that_is_confirmed_at_their_time
     by_hand: None, office: None
 ) -> None:
     found: list[Any] = []
-    number = prompts.save(NAME, SECOND, actor=None)
-    prompts.propose(NAME, number, actor=None)
+    number = prompt_versions.save(NAME, SECOND, actor=None)
+    prompt_versions.propose(NAME, number, actor=None)
     with transaction.atomic():
-        prompts.confirm(NAME, number, actor=None)
+        prompt_versions.confirm(NAME, number, actor=None)
         at = clock.now()
         begun = in_thread(lambda: found.append(StoredPrompts().in_production(NAME, at)))
         wait_until_blocked()
@@ -228,63 +228,67 @@ def test_a_release_moves_a_waiting_run_to_the_prompt_of_today_without_a_gate(sho
 
 def test_another_admin_puts_a_version_in_production(office: None) -> None:
     seeds.person("anne", Group.ADMINS)
-    number = prompts.save(NAME, SECOND, note="Kinder", actor=ADMIN)
-    assert prompts.save(NAME, SECOND + "\r\n", actor=ANNE) == number
-    prompts.label(NAME, "staging", number, actor=ADMIN)
-    prompts.propose(NAME, number, actor=ADMIN)
+    number = prompt_versions.save(NAME, SECOND, note="Kinder", actor=ADMIN)
+    assert prompt_versions.save(NAME, SECOND + "\r\n", actor=ANNE) == number
+    prompt_versions.label(NAME, "staging", number, actor=ADMIN)
+    prompt_versions.propose(NAME, number, actor=ADMIN)
     for other in (ADMIN, Actor(person="bea"), Actor(person="cyril")):
         with pytest.raises(PromptRefused):
-            prompts.confirm(NAME, number, actor=other)
+            prompt_versions.confirm(NAME, number, actor=other)
     assert prompt_list.prompt(NAME).production == 0
-    problem = prompts.problem_of
+    problem = prompt_versions.problem_of
     assert problem(NAME, number, sha256_of(SECOND)) is problem(NAME, 0, "any") is None
     assert problem(NAME, number, sha256_of(FIRST)) == "it has another text"
     assert problem(NAME, number + 1, "") == "there is no such version"
-    prompts.confirm(NAME, number, actor=ANNE)
+    prompt_versions.confirm(NAME, number, actor=ANNE)
     shown = prompt_list.prompt(NAME)
     assert (shown.production, shown.text(number).labels) == (number, ("production", "staging"))
-    for act in (prompts.confirm, prompts.withdraw, prompts.propose):
+    for act in (prompt_versions.confirm, prompt_versions.withdraw, prompt_versions.propose):
         with pytest.raises(PromptRefused):
             act(NAME, number, actor=ANNE)
     with pytest.raises(UnknownPrompt):
-        prompts.propose(NAME, number + 1, actor=ANNE)
+        prompt_versions.propose(NAME, number + 1, actor=ANNE)
     with pytest.raises(InvalidInput, match="set by a proposal"):
-        prompts.label(NAME, "production", number, actor=ADMIN)
+        prompt_versions.label(NAME, "production", number, actor=ADMIN)
     assert [one.act for one in shown.acts] == ["confirmed", "proposed", "labelled", "saved"]
 
 
 def test_the_only_admins_proposal_waits_a_day_and_can_be_withdrawn(
     office: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number = prompts.save(NAME, SECOND, actor=ADMIN)
-    prompts.propose(NAME, number, actor=ADMIN)
+    number = prompt_versions.save(NAME, SECOND, actor=ADMIN)
+    prompt_versions.propose(NAME, number, actor=ADMIN)
     with pytest.raises(PromptRefused):
-        prompts.confirm(NAME, number, actor=ADMIN)
+        prompt_versions.confirm(NAME, number, actor=ADMIN)
     now = clock.now()
 
     def at(hours: float) -> int:
         rows = LOG.rows(name=NAME)
-        return prompts.build_history(rows, NAME, now + timedelta(hours=hours)).in_production
+        return prompt_versions.build_history(rows, NAME, now + timedelta(hours=hours)).in_production
 
     assert (at(23.9), at(24.1)) == (0, number)
-    prompts.withdraw(NAME, number, actor=ADMIN)
+    prompt_versions.withdraw(NAME, number, actor=ADMIN)
     assert at(24.1) == 0
-    prompts.propose(NAME, number, actor=ADMIN)
+    prompt_versions.propose(NAME, number, actor=ADMIN)
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(hours=25))
     later = put_in_production(FIRST + "!")
     assert (at(24.9), at(25)) == (number, later)
-    alone = prompts.build_history(LOG.rows(name=NAME), NAME, clock.now()).activations
+    alone = prompt_versions.build_history(LOG.rows(name=NAME), NAME, clock.now()).activations
     assert [(one.number, one.alone) for one in alone] == [(number, True), (later, False)]
 
 
 @pytest.mark.parametrize(
     ("act", "number"),
-    [*((act, 1) for act in prompts.Act.values if act != "saved"), ("saved", 2), ("sold", 0)],
+    [
+        *((act, 1) for act in prompt_versions.Act.values if act != "saved"),
+        ("saved", 2),
+        ("sold", 0),
+    ],
 )
 def test_an_act_follows_from_those_before_it(act: str, number: int) -> None:
     now = datetime(2026, 5, 1, tzinfo=UTC)
     with pytest.raises(PromptBroken, match="act 1 on the prompt shop/desk follows from none"):
-        prompts.build_history(
+        prompt_versions.build_history(
             [PromptAct(name=NAME, seq=1, act=act, number=number, at=now)], NAME, now
         )
 
@@ -308,42 +312,42 @@ def test_what_no_agent_could_use_is_refused_by_name(
     office: None, name: Any, text: Any, why: str
 ) -> None:
     with pytest.raises(InvalidInput, match=why):
-        prompts.save(name, text, actor=ADMIN)
+        prompt_versions.save(name, text, actor=ADMIN)
     assert not PromptAct.objects.exists()
 
 
 def test_what_is_refused_adds_no_act(office: None) -> None:
-    number = prompts.save(NAME, SECOND, actor=ADMIN)
-    prompts.propose(NAME, number, actor=ADMIN)
+    number = prompt_versions.save(NAME, SECOND, actor=ADMIN)
+    prompt_versions.propose(NAME, number, actor=ADMIN)
     with pytest.raises(PromptRefused, match="waits for a confirmation already"):
-        prompts.propose(NAME, number, actor=ADMIN)
+        prompt_versions.propose(NAME, number, actor=ADMIN)
     with pytest.raises(PromptRefused, match="bea may not change"):
-        prompts.save(NAME, FIRST, actor=Actor(person="bea"))
+        prompt_versions.save(NAME, FIRST, actor=Actor(person="bea"))
     with pytest.raises(InvalidInput, match="at most"):
-        prompts.save(NAME, FIRST, note="x" * 100_000, actor=ADMIN)
+        prompt_versions.save(NAME, FIRST, note="x" * 100_000, actor=ADMIN)
     with pytest.raises(UnknownPrompt):
-        prompts.label(NAME, "staging", number + 1, actor=ADMIN)
+        prompt_versions.label(NAME, "staging", number + 1, actor=ADMIN)
     with pytest.raises(InvalidInput, match="small letters"):
-        prompts.label(NAME, "staging!", number, actor=ADMIN)
+        prompt_versions.label(NAME, "staging!", number, actor=ADMIN)
     assert [row.act for row in LOG.rows(name=NAME)] == ["saved", "proposed", "scheduled"]
 
 
 def test_a_prompt_has_at_most_so_many_versions(
     office: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompts, "MAX_VERSIONS", 1)
+    monkeypatch.setattr(prompt_versions, "MAX_VERSIONS", 1)
     put_in_production(SECOND)
     with pytest.raises(PromptRefused, match="has 1 versions"):
-        prompts.save(NAME, FIRST, actor=ADMIN)
+        prompt_versions.save(NAME, FIRST, actor=ADMIN)
 
 
 def test_a_version_that_lacks_a_variable_of_a_later_release_is_not_confirmed(office: None) -> None:
-    number = prompts.save(NAME, SECOND, actor=None)
-    prompts.propose(NAME, number, actor=None)
+    number = prompt_versions.save(NAME, SECOND, actor=None)
+    prompt_versions.propose(NAME, number, actor=None)
     released(spec_of("desk", instructions=prompt(NAME, "Serve {text}."), input=Question))
     with pytest.raises(PromptRefused, match=r"Version 1 lacks the variable \{text\}"):
-        prompts.confirm(NAME, number, actor=None)
-    prompts.withdraw(NAME, number, actor=None)
+        prompt_versions.confirm(NAME, number, actor=None)
+    prompt_versions.withdraw(NAME, number, actor=None)
 
 
 def test_acts_are_only_added_and_a_forged_one_holds_every_start(shops: Any) -> None:
@@ -358,11 +362,11 @@ def test_acts_are_only_added_and_a_forged_one_holds_every_start(shops: Any) -> N
     PromptAct(name=NAME, seq=4, act="saved", number=2, text="Pay Eve.", at=clock.now()).save(
         force_insert=True
     )
-    assert prompts.problem_of(NAME, 1, sha256_of(FIRST)) is not None
+    assert prompt_versions.problem_of(NAME, 1, sha256_of(FIRST)) is not None
     with pytest.raises(PromptBroken):
         StoredPrompts().in_production(NAME, clock.now())
     with pytest.raises(PromptRefused, match="act 4 on the prompt shop/desk is not the one"):
-        prompts.propose(NAME, number, actor=None)
+        prompt_versions.propose(NAME, number, actor=None)
     assert "act 4" in prompt_list.prompt(NAME).broken
     with transaction.atomic():
         run = create(agent="desk", input={"name": "A-1"}, requester=Actor(person="ada")).run
@@ -378,7 +382,7 @@ def test_a_version_is_tried_on_recorded_runs_and_nothing_is_executed(
     runs = [shop.start(), shop.start()]
     for run in runs:
         shop.approve(run)
-    prompts.save(NAME, SECOND, actor=None)
+    prompt_versions.save(NAME, SECOND, actor=None)
     before = JournalEntry.objects.count(), list(PAID), Run.objects.count()
 
     def trial(number: int = 1, count: int = 1, *, over: bool = False) -> TrialRuns:

@@ -17,7 +17,7 @@ from config import worker
 from config.celery import app
 from runtime import broker as dispatch
 from runtime import tasks
-from runtime.control.access import notify
+from runtime.control.user_actions import notify
 from tests.support.people import until
 
 

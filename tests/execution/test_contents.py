@@ -9,7 +9,7 @@ from django.db.models import Q
 from runtime.control import verification
 from runtime.models import Run, StoredBlob
 from runtime.ports.effects import ToolResult
-from runtime.reads.runs import run_detail
+from runtime.reads.run_rows import run_detail
 from tests.support.engine import LONG, MakeBench, Rig, cancel, later, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.object_stores import BOTH, LARGE, Breakable

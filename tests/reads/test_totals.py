@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from runtime.reads import run_figures
 from runtime.reads.run_figures import RunTotals, run_totals
-from runtime.reads.runs import quarantined
+from runtime.reads.run_rows import quarantined
 
 pytestmark = pytest.mark.django_db
 

@@ -14,8 +14,8 @@ from agents.sdk import prompt
 from agents.sdk.scripts import call, say
 from approvals import clock
 from approvals.errors import PromptBroken
-from approvals.governance import prompt_trials, prompts
-from approvals.governance.prompts import LOG, StoredPrompts
+from approvals.governance import prompt_trials, prompt_versions
+from approvals.governance.prompt_versions import LOG, StoredPrompts
 from approvals.models import Approval
 from approvals.people import accounts
 from approvals.port.adapter import ApprovalService
@@ -43,7 +43,7 @@ class Shop(HandDriven):
         spec = spec_of("desk", **prompted, **options)
         released(spec)
         LOG.forget()
-        self.number = prompts.save(NAME, f"{text} Do it well.", actor=None)
+        self.number = prompt_versions.save(NAME, f"{text} Do it well.", actor=None)
         self.agents = AgentEffects(
             Registry(agents={"desk": spec}), lambda: None, prompts=StoredPrompts()
         )
@@ -140,7 +140,10 @@ def test_a_signed_act_counts_at_its_place_alone(
     """So an earlier version does not come back, and no prompt gets the text of another one."""
     make_shop(_reply(say("Served."), say("Served well.")))
     number = put_in_production("Serve {text} again.")
-    assert prompts.build_history(LOG.rows(name=NAME), NAME, clock.now()).in_production == number
+    assert (
+        prompt_versions.build_history(LOG.rows(name=NAME), NAME, clock.now()).in_production
+        == number
+    )
     columns = "act, number, text, note, label, by, token, at, effective_at, signature, key_id"
     with connection.cursor() as cursor:
         cursor.execute(

@@ -14,7 +14,7 @@ from runtime.models import JournalEntry
 from runtime.ports.agents import AgentInfo
 from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolResult
 from runtime.store import pool
-from runtime.upkeep import history
+from runtime.upkeep import journals
 from runtime.upkeep.retention_rules import parse
 from tests.support.fake_ports import FakeEffects, FakeTool, Script, ask, say, turns
 from tests.support.office import NEWCOMER, Office, OfficeEffects
@@ -48,7 +48,7 @@ def plays(calls: int, gates_from: int = 0) -> Script:
 
 def shortened(stop: threading.Event | None = None) -> int:
     with pool.open_own() as own:
-        return history.shorten_all(own, stop or threading.Event())
+        return journals.shorten_all(own, stop or threading.Event())
 
 
 def positions(run: UUID) -> list[int]:

@@ -25,7 +25,7 @@ from runtime.models import Occurrence, Run, Trigger, TriggerAct
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import occurrences
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, firing, listing, schedule_definition
 from tests.support import seeds
 from tests.support.engine import ADA, events

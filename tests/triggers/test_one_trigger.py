@@ -6,7 +6,7 @@ import pytest
 
 from runtime.errors import NoSuchSchedule, NoSuchTrigger, Tampered
 from runtime.models import Occurrence, Run, Trigger
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, listing
 from tests.support.engine import ADA
 from tests.triggers.conftest import NOON, SAID, Clock

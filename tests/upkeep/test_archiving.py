@@ -29,7 +29,7 @@ from runtime.errors import Forbidden, NotArchived, NotHeld, NotImportable, RunAr
 from runtime.models import ArchivedRun, JournalEntry, Pruning, Run, StoredBlob
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
-from runtime.reads import blobs, entries, runs
+from runtime.reads import blobs, entries, run_rows
 from runtime.reads import journal as lines
 from runtime.store import archived_runs, pool, sealed_files
 from runtime.store.tables import objects, pruning
@@ -77,7 +77,7 @@ def audit_of(run: UUID) -> str:
 
 def stored_of(run: UUID) -> tuple[object, ...]:
     """Everything that the page of a run reads, and each MAC."""
-    row = runs.with_archive(runs._detail(Run.objects.get(id=run), ()))
+    row = run_rows.with_archive(run_rows._detail(Run.objects.get(id=run), ()))
     return (row.input, row.output, row.reason, lines.read(run), row.position)
 
 

@@ -28,7 +28,7 @@ from runtime.reads import journal as lines
 from runtime.store import archived_entries, pool, sealed_files
 from runtime.store.loading import StoredRun
 from runtime.store.tables import continuations, journal, objects
-from runtime.upkeep import history
+from runtime.upkeep import journals
 from runtime.upkeep.retention_rules import parse
 from tests.support.calls import around
 from tests.support.engine import ADA, Death, Rig, die, types
@@ -64,7 +64,7 @@ def test_a_run_goes_on_without_the_entries_below_its_base(desk: Rig, long: UUID)
 def test_only_entries_that_are_old_enough_and_below_the_base_are_removed(
     desk: Rig, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "ENTRIES", 7)
+    monkeypatch.setattr(journals, "ENTRIES", 7)
     run = desk.advance(desk.start("a")).id
     settings.SIGNOFF_HISTORY_DAYS = None
     assert shortened() == 0
@@ -85,7 +85,7 @@ def test_only_entries_that_are_old_enough_and_below_the_base_are_removed(
     base = CompactionBase.objects.get(run=run).position
     with pool.open_own() as own:
         fifth = [entry.at for _, entry in journal.history(own, run).entries][4]
-        assert history.shorten(own, run, fifth) == 4
+        assert journals.shorten(own, run, fifth) == 4
     assert shortened() == base - 5  # in several transactions
     assert positions(run)[0] == base
     assert shortened() == 0
@@ -109,7 +109,7 @@ def test_a_sweeper_that_dies_or_comes_second_changes_nothing(
             first.append(shortened())
 
     with monkeypatch.context() as patch:  # both have read the same entries
-        around(patch, history, "_delete", before=be_faster)
+        around(patch, journals, "_delete", before=be_faster)
         assert shortened() == 0
     assert first[1] > 10
     assert findings(run) == []
@@ -238,7 +238,7 @@ def test_removed_entries_are_archived_where_runs_are(
     desk: Rig, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.SIGNOFF_ARCHIVE = parse("30")
-    monkeypatch.setattr(history, "ENTRIES", 20)
+    monkeypatch.setattr(journals, "ENTRIES", 20)
     run = desk.advance(desk.start("a")).id
     whole = [(item.position, item.events) for item in entries.journal_page(run, limit=99).items]
     with monkeypatch.context() as patch:

@@ -11,7 +11,7 @@ from runtime.reads import workers
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import journal
-from runtime.upkeep import history
+from runtime.upkeep import journals
 
 LONG_AGO = datetime(2019, 3, 15, tzinfo=UTC)
 OLD = "runtime_journalentry_2019_03"
@@ -55,12 +55,12 @@ def test_a_month_that_is_over_and_empty_is_dropped_and_no_other(own: Connection)
     before = months(own)
     run = entry(own, LONG_AGO)
     assert own.execute(f"SELECT count(*) FROM {OLD}").fetchone() == (1,)
-    assert history.drop_empty_partitions(own) == []
+    assert journals.drop_empty_partitions(own) == []
     journal.delete_until(own, run, until=1)
     with pool.open_own() as other, other.transaction():
         other.execute("SELECT count(*) FROM runtime_journalentry")
-        assert history.drop_empty_partitions(own) == []  # or every step would wait behind the lock
-    assert history.drop_empty_partitions(own) == [OLD]
+        assert journals.drop_empty_partitions(own) == []  # or every step would wait behind the lock
+    assert journals.drop_empty_partitions(own) == [OLD]
     assert months(own) == [name for name in before if name != OLD]
     assert len(months(own)) == 4  # this month, two ahead, and the one for the rest
     run = entry(own, LONG_AGO)
@@ -75,7 +75,7 @@ def test_a_month_is_made_although_entries_of_it_are_in_default(own: Connection) 
             own.execute(f"DROP TABLE {name}")
     run = entry(own, datetime.now(UTC))
     assert not workers.has_month()
-    history.make_partitions(own)
+    journals.make_partitions(own)
     assert workers.has_month()
     ((name,),) = own.execute(
         "SELECT tableoid::regclass::text FROM runtime_journalentry WHERE run_id = %s", (run,)
@@ -92,6 +92,6 @@ def test_making_a_month_waits_for_no_step(own: Connection) -> None:
     own.execute(f"DROP TABLE {last}")
     with pool.open_own() as other, other.transaction():
         entry(other, datetime.now(UTC))
-        history.make_partitions(own)
+        journals.make_partitions(own)
         assert last in months(own)
         other.execute("DELETE FROM runtime_journalentry")

@@ -16,7 +16,7 @@ from runtime.core.run.events import PinnedPrompt
 from runtime.models import ArchivedEntries, ArchivedRun, CompactionBase, JournalEntry, Pruning, Run
 from runtime.ports.agents import Instructions
 from runtime.ports.effects import ModelFailure
-from runtime.reads import entries, runs
+from runtime.reads import entries, run_rows
 from runtime.reads import journal as lines
 from runtime.store import pool
 from runtime.store.tables import objects
@@ -53,7 +53,7 @@ def archived(run: UUID) -> bool:
 def shown(run: UUID) -> tuple[object, ...]:
     """What people and auditors read of the run's history."""
     found = verification.verify(run)
-    row = runs.with_archive(runs._detail(Run.objects.get(id=run), ()))
+    row = run_rows.with_archive(run_rows._detail(Run.objects.get(id=run), ()))
     pages = (entries.journal_page(run, limit=99), entries.journal_page(run, limit=5, cursor=3))
     return found, lines.remaining(run), pages, row.output, row.reason
 

@@ -22,7 +22,7 @@ from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import kill_switches
 from runtime.store.workers import sweeper_name
-from runtime.upkeep import due_runs, history, sweeper
+from runtime.upkeep import due_runs, journals, sweeper
 from runtime.upkeep.alarm import Alarm
 from tests.support.calls import around
 from tests.support.engine import MakeBench, Rig
@@ -76,7 +76,7 @@ def test_a_failing_loop_stops_no_other_and_raises_its_alarm(
         tried.append(1)
         raise ValueError("no such thing")
 
-    monkeypatch.setattr(history, "maintain_partitions", fail)
+    monkeypatch.setattr(journals, "maintain_partitions", fail)
     monkeypatch.setattr(sweeper, "RETRY_SECONDS", 0.2)
     others = {*LATE_SECONDS, sweeper_name()} - {"partitions"}
     with sweeping(threading.Event()):

@@ -21,7 +21,7 @@ from agents.sdk import prompt
 from agents.tools.mcp_definitions import Definition, write_definitions
 from agents.tools.mcp_gateway import mcp_gateway
 from approvals import clock
-from approvals.governance import allowance_changes, policies, prompts, subscriptions
+from approvals.governance import allowance_changes, policies, prompt_versions, subscriptions
 from approvals.governance import prompt_trials as trials
 from approvals.governance.subscriptions import Act, SubscriptionTerms
 from approvals.models import Approval, OutboxMessage
@@ -39,7 +39,7 @@ from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from runtime.store.tables.jobs import PREVIEWS, REPLAYS, TRIALS
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes as trigger_changes
 from runtime.triggers import webhooks
 from runtime.upkeep import archiving
@@ -214,8 +214,8 @@ def _prompt() -> Places:
     """A prompt with a version that is proposed for production, and a later one."""
     released(spec_of("welcomer", instructions=prompt(PROMPT, "Welcome {name}.")))
     for text in ("Welcome {name}!", "Greet {name}."):
-        prompts.save(PROMPT, text, actor=None)
-    prompts.propose(PROMPT, 1, actor=None)
+        prompt_versions.save(PROMPT, text, actor=None)
+    prompt_versions.propose(PROMPT, 1, actor=None)
     return {"prompt": PROMPT, "version": 1, "draft": 2, "trial": _trial()}
 
 

@@ -13,7 +13,7 @@ from runtime import errors
 from runtime.core.values.errors import NewerSchema, NotJson
 from runtime.errors import Forbidden, InvalidInput, UnknownAgent
 from runtime.models import Run
-from runtime.reads import runs as run_queries
+from runtime.reads import run_rows as run_queries
 from tests.support.api_client import Caller, code_of, field_of
 from tests.support.office import NEWCOMER, Office
 from tests.support.pages import shows

@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 
 from runtime.models import Occurrence, Trigger, TriggerAct
-from runtime.store.tables import triggers
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables import trigger_rows
+from runtime.store.tables.trigger_rows import TriggerKind
 from tests.support.api_client import Caller
 from tests.support.commands import tried
 from tests.support.office import NEWCOMER
@@ -55,7 +55,7 @@ def test_a_list_that_is_cut_says_so(
         for each in TriggerKind:
             Trigger.objects.create(id=uuid4(), kind=each, **own)
     for most, said in ((2, ""), (1, f"Only 1 {section} are listed.")):
-        monkeypatch.setattr(triggers, "MAX_LISTED", most)
+        monkeypatch.setattr(trigger_rows, "MAX_LISTED", most)
         page = text(ada, f"/{section}/")
         assert ("are listed." in page, said in page) == (bool(said), True)
         found = ada_api.get(f"/{section}").json()

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from approvals.governance import prompt_list, prompts
+from approvals.governance import prompt_list, prompt_versions
 from approvals.management import command
 
 NUMBERED = {
@@ -67,16 +67,16 @@ class Command(command.Command):
             case "import":
                 text = command.read_text(options["file"], limit=prompt_list.MAX_FILE + 1)
                 file = prompt_list.read_file(text)
-                number = prompts.save(file.prompt, file.text, note=file.note, actor=None)
+                number = prompt_versions.save(file.prompt, file.text, note=file.note, actor=None)
                 self.stdout.write(f"Version {number} of {file.prompt} is saved.")
             case "label":
-                prompts.label(name, options["label"], number or 0, actor=None)
+                prompt_versions.label(name, options["label"], number or 0, actor=None)
                 self.stdout.write(f"Version {number} has the label {options['label']}.")
             case "activate":
                 if number not in {row.proposal.number for row in prompt_list.prompt(name).waiting}:
-                    prompts.propose(name, number or 0, actor=None)
-                prompts.confirm(name, number or 0, actor=None)
+                    prompt_versions.propose(name, number or 0, actor=None)
+                prompt_versions.confirm(name, number or 0, actor=None)
             case _:
-                getattr(prompts, act)(name, number, actor=None)
+                getattr(prompt_versions, act)(name, number, actor=None)
         if act in NUMBERED:
-            self.stdout.write(f"{prompts.title(number or 0)} {NUMBERED[act]}.")
+            self.stdout.write(f"{prompt_versions.title(number or 0)} {NUMBERED[act]}.")

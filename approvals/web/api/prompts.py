@@ -6,9 +6,9 @@ from uuid import UUID
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from approvals.governance import prompt_list, prompt_trials, prompts
+from approvals.governance import prompt_list, prompt_trials, prompt_versions
 from approvals.governance.prompt_list import PromptText, PromptView
-from approvals.governance.prompts import CODE, ProposedVersion
+from approvals.governance.prompt_versions import CODE, ProposedVersion
 from approvals.rights.access import AccessService
 from approvals.rights.principals import Scope
 from runtime.core.values.limits import MAX_INSTRUCTIONS
@@ -87,7 +87,7 @@ def list_prompts(request: Authenticated) -> tuple[PromptView, ...]:
 def save_prompt(request: Authenticated, body: SavePromptIn) -> PromptView:
     """Save a version. A text that the last version has too makes no new one. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    prompts.save(body.name, body.text, note=body.note, actor=request.auth)
+    prompt_versions.save(body.name, body.text, note=body.note, actor=request.auth)
     return prompt_list.prompt(body.name)
 
 
@@ -95,7 +95,9 @@ def save_prompt(request: Authenticated, body: SavePromptIn) -> PromptView:
 def label_prompt(request: Authenticated, body: PromptLabelIn) -> PromptView:
     """Set a label other than `production`. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    prompts.label(name_in(body.name), body.label, number_in(body.number), actor=request.auth)
+    prompt_versions.label(
+        name_in(body.name), body.label, number_in(body.number), actor=request.auth
+    )
     return prompt_list.prompt(body.name)
 
 
@@ -103,7 +105,7 @@ def label_prompt(request: Authenticated, body: PromptLabelIn) -> PromptView:
 def propose_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
     """Propose a version for production. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    prompts.propose(name_in(body.name), number_in(body.number), actor=request.auth)
+    prompt_versions.propose(name_in(body.name), number_in(body.number), actor=request.auth)
     return prompt_list.prompt(body.name)
 
 
@@ -111,7 +113,7 @@ def propose_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
 def confirm_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
     """Put a proposed version in production. For an admin who is independent of the one who proposed it."""
     AccessService().require(request.auth, Scope.ADMIN)
-    prompts.confirm(name_in(body.name), number_in(body.number), actor=request.auth)
+    prompt_versions.confirm(name_in(body.name), number_in(body.number), actor=request.auth)
     return prompt_list.prompt(body.name)
 
 
@@ -119,7 +121,7 @@ def confirm_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
 def withdraw_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
     """Withdraw a proposal. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    prompts.withdraw(name_in(body.name), number_in(body.number), actor=request.auth)
+    prompt_versions.withdraw(name_in(body.name), number_in(body.number), actor=request.auth)
     return prompt_list.prompt(body.name)
 
 

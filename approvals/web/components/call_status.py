@@ -11,7 +11,7 @@ from approvals.rights.principals import Principal
 from runtime.control import kill_switches
 from runtime.core.values.enums import NOT_STARTED, CallState, GateKind
 from runtime.core.values.verdicts import FRAME_GATES
-from runtime.reads import runs
+from runtime.reads import run_rows
 from runtime.reads.trace.calls import CallRecord
 from runtime.reads.trace.span import SpanKind
 from runtime.web.display import duration
@@ -183,4 +183,4 @@ def _blocked_by(approval: approval_views.ApprovalView) -> str:
     for agent in approval.path:
         if agent in agents:
             return f"{agent} is"
-    return "the run is" if runs.is_paused(approval.run) else ""
+    return "the run is" if run_rows.is_paused(approval.run) else ""

@@ -28,7 +28,7 @@ from approvals.reads import deciders
 from approvals.rights import principals
 from approvals.rules import roles
 from approvals.web import time_zone
-from approvals.web.pages.instances import ProvisionerTokenForm
+from approvals.web.pages.agents_outside import ProvisionerTokenForm
 from approvals.web.pages.people import ProfileForm
 from approvals.web.pages.session import NewPasswordForm
 from runtime.errors import InvalidInput

@@ -31,8 +31,8 @@ from approvals.web.list_position import ListPosition, RunListPosition, read_orde
 from approvals.web.pages.history import decision_rows
 from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
-from runtime.reads import runs
-from runtime.reads.runs import Page
+from runtime.reads import run_rows
+from runtime.reads.run_rows import Page
 from runtime.web.requests import actor_of, form_text
 
 MAX_TYPED = 200  # characters of a refused name that come back
@@ -95,7 +95,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
             "max_view": preferences.MAX_NAME,
             "tabs": {tab: replace(position, view=tab).query or request.path for tab in View},
             # An admin reads every run.
-            "alarms": runs.quarantined(Q()) if is_admin else 0,
+            "alarms": run_rows.quarantined(Q()) if is_admin else 0,
         }
     status = 422 if context["problem"] else 200
     answer = render(
@@ -264,7 +264,7 @@ def mine(request: HttpRequest) -> HttpResponse:
         "with_people": WITH_PEOPLE,
         "decided": list(decision_rows(decided.items, principal)),
         "more_decided": decided.next is not None,
-        "runs": runs.runs_page(Q(requester=actor.person), limit=RUNS).items,
+        "runs": run_rows.runs_page(Q(requester=actor.person), limit=RUNS).items,
         "person": actor.person,
     }
     return render(request, "approvals/mine.html", context)

@@ -30,7 +30,7 @@ from approvals.rules.roles import Group
 from approvals.web import list_position, time_zone
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
-from runtime.reads import runs
+from runtime.reads import run_rows
 from runtime.reads.filters import MAX_SEARCH, begins_id, filter_runs
 from runtime.reads.labels import title_of
 from runtime.web.display import status_words
@@ -194,10 +194,10 @@ def _find(request: HttpRequest, principal: Principal | None, text: str) -> Itera
                       url=reverse("approval", args=[item.id]))  # fmt: skip
     with suppress(InvalidInput):
         readable = wiring.access().readable_runs(actor_of(request))
-        newest = filter_runs(runs.newest(readable, SEARCHED_RUNS), search=text)
-        rows = runs.runs_page(newest, limit=HITS).items
+        newest = filter_runs(run_rows.newest(readable, SEARCHED_RUNS), search=text)
+        rows = run_rows.runs_page(newest, limit=HITS).items
         if not rows and begins_id(text):
-            rows = runs.runs_page(filter_runs(readable, search=f"id:{text}"), limit=HITS).items
+            rows = run_rows.runs_page(filter_runs(readable, search=f"id:{text}"), limit=HITS).items
         for run in rows:
             agent = title_of(run.agent)
             yield Hit(kind="Run", icon="runs", name=agent if run.title == run.agent else run.title,

@@ -33,7 +33,7 @@ from approvals.reads.policy_deciders import Deciders
 from approvals.rights import principals
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports import wiring
-from runtime.reads import runs
+from runtime.reads import run_rows
 from runtime.web.forms import Choices, PageForm, TypedField
 from runtime.web.requests import actor_of, admins_only
 
@@ -306,7 +306,7 @@ def activity(request: HttpRequest, person: str) -> HttpResponse:
         "section": "people",
         "person": profile,
         "decisions": history.page(principals.principal_of(actor), criteria, limit=SHOWN).items,
-        "runs": runs.runs_page(readable & Q(requester=person), limit=SHOWN).items,
+        "runs": run_rows.runs_page(readable & Q(requester=person), limit=SHOWN).items,
         "changes": account_list.right_changes(person),
         "runs_query": urlencode({"q": f"by:{person}"}),
     }

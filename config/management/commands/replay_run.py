@@ -9,7 +9,7 @@ from django.utils import timezone
 from agents.errors import RegistryError
 from agents.external_agent import with_external_agent
 from agents.registry import load
-from approvals.governance.prompts import StoredPrompts
+from approvals.governance.prompt_versions import StoredPrompts
 from runtime.core.values.texts import write_on_one_line
 from runtime.errors import RuntimeFault
 from runtime.management.run_command import parse_run_id

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from agents.errors import RegistryError
 from agents.registry import load
 from approvals.errors import ApprovalError
-from approvals.governance.prompts import StoredPrompts
+from approvals.governance.prompt_versions import StoredPrompts
 from runtime.core.values.texts import write_on_one_line
 from runtime.errors import RuntimeFault
 from runtime.execution.jobs.runner import MAX_SECONDS

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from runtime.management.run_command import write_groups
 from runtime.store import pool
-from runtime.upkeep import history, retention, startup
+from runtime.upkeep import journals, retention, startup
 
 
 class Command(BaseCommand):
@@ -31,9 +31,9 @@ class Command(BaseCommand):
             total = write_groups(self.stdout, retention.preview(connection))
             if options["dry_run"]:
                 self.stdout.write(f"{total} runs would lose their payloads.")
-                for name in history.empty_partitions(connection):
+                for name in journals.empty_partitions(connection):
                     self.stdout.write(f"{name} would be dropped: it is empty.")
                 return
             removed = retention.enforce(connection, threading.Event())
-            history.drop_empty_partitions(connection)
+            journals.drop_empty_partitions(connection)
             self.stdout.write(f"{removed} of {total} runs have lost their payloads.")

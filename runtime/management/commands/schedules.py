@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 from runtime.management.trigger_command import TriggerCommand, read_json
 from runtime.ports.access import Actor
 from runtime.store.tables.occurrences import OccurrenceRow
-from runtime.store.tables.triggers import TriggerKind, TriggerRow
+from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import changes
 from runtime.triggers.listing import TriggerView
 from runtime.triggers.schedule_definition import Missed, Overlap

@@ -10,7 +10,7 @@ from django.urls import reverse
 from runtime.core.values.texts import write_on_one_line
 from runtime.management.trigger_command import TriggerCommand, read_json
 from runtime.ports.access import Actor
-from runtime.store.tables.triggers import TriggerKind, TriggerRow
+from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import changes, webhooks
 from runtime.triggers.listing import TriggerView
 from runtime.triggers.signatures import Scheme

@@ -15,13 +15,13 @@ from uuid import UUID
 
 from django.conf import settings
 
-from runtime.control.access import atomic
+from runtime.control.user_actions import atomic
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import is_text, read_json, sha256_of
 from runtime.errors import InvalidInput, KeyMissing, Tampered
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
-from runtime.store.tables import occurrences, received_events, trigger_sources, triggers
+from runtime.store.tables import occurrences, received_events, trigger_rows, trigger_sources
 from runtime.store.tables.occurrences import OccurrenceState
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.trigger import TriggerStatus, read_signed
@@ -211,7 +211,7 @@ def _look(connection: Connection, source: WatchedSource, trigger: UUID) -> Look:
     """Look at the location of a trigger. An error is its problem, unless it is one of Postgres that passes."""
     try:
         with atomic():
-            row = triggers.read(connection, trigger)
+            row = trigger_rows.read(connection, trigger)
             signed = None if row is None else read_signed(connection, row)
             if signed is None or signed.status is not TriggerStatus.ACTIVE:
                 return Look()

@@ -8,16 +8,16 @@ from ninja import Field, Query, Router, Schema, Status
 from pydantic import WithJsonSchema
 
 from runtime.control import interventions, jobs, transfer, verification
-from runtime.control.access import readable, readable_whole
 from runtime.control.findings import Finding
 from runtime.control.forks import fork
 from runtime.control.interventions import release
+from runtime.control.user_actions import readable, readable_whole
 from runtime.errors import NoSuchEntry
 from runtime.ports import wiring
 from runtime.reads import entries, run_figures
 from runtime.reads.entries import StateAt, StateChange
 from runtime.reads.run_figures import NamedUsage, UsageKey
-from runtime.reads.runs import RunDetail
+from runtime.reads.run_rows import RunDetail
 from runtime.reads.transcript import AgentMessage, read_transcript
 from runtime.store.tables.jobs import JobRow, ReplayRow
 from runtime.web.api.runs import RunOut

@@ -11,19 +11,19 @@ from django.http import Http404, HttpResponse, JsonResponse
 from ninja import Query, Router, Schema, Status
 from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 
-from runtime.control.access import readable, readable_whole
 from runtime.control.interventions import cancel, pause, resume, retry, send_message
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.control.start import start
+from runtime.control.user_actions import readable, readable_whole
 from runtime.core.run.retries import RateLimitWait
 from runtime.core.values.budgets import NAMES
 from runtime.core.values.limits import MAX_KEY, MAX_MESSAGE
 from runtime.ports import wiring
-from runtime.reads import blobs, entries, outcomes, run_page, runs, workers
+from runtime.reads import blobs, entries, outcomes, run_page, run_rows, workers
 from runtime.reads.entries import JournalItem
 from runtime.reads.outcomes import LateView
 from runtime.reads.run_page import BudgetUsage
-from runtime.reads.runs import GateView, LegalHold, Page, RunDetail, WaitView
+from runtime.reads.run_rows import GateView, LegalHold, Page, RunDetail, WaitView
 from runtime.reads.transcript import read_transcript
 from runtime.store.tables.kill_switches import KillSwitchRow
 from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, Reason, with_example
@@ -288,7 +288,7 @@ def list_runs(
     """List the runs that you may read, newest first."""
     access = wiring.access()
     access.require(request.auth, "runs:read")
-    page = runs.run_details(
+    page = run_rows.run_details(
         access.readable_runs(request.auth), business_key=business_key, limit=limit, cursor=cursor
     )
     return replace(page, items=workers.with_missing_agents(page.items))
@@ -308,7 +308,7 @@ def read_run(
     people, is paused or quarantined, or has ended.
     """
     wiring.access().require(request.auth, "runs:read")
-    (detail,) = workers.with_missing_agents([runs.with_archive(readable(run, request.auth))])
+    (detail,) = workers.with_missing_agents([run_rows.with_archive(readable(run, request.auth))])
     if wait is not None:
         response[WAIT_HEADER] = "met" if until.holds(detail) else f"unmet; {wait}"
         response[PERSON_HEADER] = request.auth.person

@@ -8,7 +8,7 @@ from ninja import Router, Schema, Status
 from pydantic import ConfigDict, WithJsonSchema
 
 from runtime.store.tables.occurrences import OccurrenceRow, number_of
-from runtime.store.tables.triggers import TriggerKind, TriggerRow
+from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import changes, listing
 from runtime.triggers.listing import TriggerView
 from runtime.triggers.schedule_definition import ScheduleDefinition

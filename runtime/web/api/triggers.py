@@ -13,7 +13,7 @@ from runtime.control.external_events import deliver
 from runtime.core.values.limits import MAX_EVENT_NAME
 from runtime.errors import InvalidInput
 from runtime.store.tables.occurrences import OccurrenceRow
-from runtime.store.tables.triggers import TriggerKind, TriggerRow
+from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import changes, listing, trials, webhooks
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.listing import PastAct, SourceView, TriggerView, WebhookView

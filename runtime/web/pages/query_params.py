@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.http import Http404, HttpRequest
 
-from runtime.control import access
+from runtime.control import user_actions
 from runtime.errors import InvalidInput
 from runtime.reads.filters import MAX_SEARCH, read_day
 
@@ -45,7 +45,7 @@ def choice(request: HttpRequest, name: str, allowed: tuple[str, ...]) -> str:
 
 def search(request: HttpRequest) -> str:
     """Return the text of the search. Raise InvalidInput naming `q`."""
-    return access.validate_text("q", request.GET.get("q", "").strip(), MAX_SEARCH)
+    return user_actions.validate_text("q", request.GET.get("q", "").strip(), MAX_SEARCH)
 
 
 def read_period(

@@ -17,15 +17,15 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods, require_safe
 
 from runtime.control import jobs
-from runtime.control.access import readable
 from runtime.control.forks import fork as fork_run
+from runtime.control.user_actions import readable
 from runtime.core.values.limits import MAX_MESSAGE
 from runtime.errors import InvalidInput, RequestError
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.reads import comparison, fork_preview
 from runtime.reads.fork_preview import ChangeableValue
-from runtime.reads.runs import RunDetail
+from runtime.reads.run_rows import RunDetail
 from runtime.reads.version_diff import differences
 from runtime.store.tables.jobs import JobRow
 from runtime.web.pages import query_params

@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from runtime.control.access import readable
+from runtime.control.user_actions import readable
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.json_values import file_of
 from runtime.core.values.limits import MAX_MESSAGE
@@ -24,7 +24,7 @@ from runtime.reads import (
     entries,
     outcomes,
     run_page,
-    runs,
+    run_rows,
     suspects,
     threads,
     timeline,
@@ -32,7 +32,7 @@ from runtime.reads import (
 )
 from runtime.reads.filters import MAX_SEARCH
 from runtime.reads.run_page import RunHistory
-from runtime.reads.runs import RunDetail
+from runtime.reads.run_rows import RunDetail
 from runtime.reads.timeline import RowFilter
 from runtime.triggers import listing
 from runtime.web.pages import query_params
@@ -101,7 +101,7 @@ def _context(
     actor, access = actor_of(request), wiring.access()
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
     tab = query_params.choice(request, "tab", tabs) or "timeline"
-    pending = runs.pending_requests(detail.id)
+    pending = run_rows.pending_requests(detail.id)
     may_control = (
         not detail.ended
         and detail.status != RunStatus.QUARANTINED
@@ -131,7 +131,7 @@ def _context(
         "memory": threads.memory_of(history.memory),
         "is_admin": is_admin,
         "archive_problem": problem,
-        "archive_file": runs.file_of(detail.id) if detail.archived_at and is_admin else None,
+        "archive_file": run_rows.file_of(detail.id) if detail.archived_at and is_admin else None,
         "cancel_requested": pending.cancel and not detail.ended,
         "may_fork": detail.archived_at is None and access.may_fork(actor, detail.requester),
         "may_retry": detail.status == RunStatus.FAILED
@@ -159,7 +159,7 @@ def _varied(response: HttpResponse) -> HttpResponse:
 def with_archive(detail: RunDetail) -> tuple[RunDetail, str]:
     """Return an archived run with its payloads, and why its file cannot be shown, empty if it can."""
     try:
-        return runs.with_archive(detail), ""
+        return run_rows.with_archive(detail), ""
     except (Tampered, KeyMissing) as exc:
         return detail, str(exc)
 

@@ -17,7 +17,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from runtime.control.access import readable
 from runtime.control.interventions import cancel as cancel_run
 from runtime.control.interventions import hold as hold_run
 from runtime.control.interventions import lift_hold as lift_run
@@ -27,6 +26,7 @@ from runtime.control.interventions import resume as resume_run
 from runtime.control.interventions import retry as retry_run
 from runtime.control.interventions import send_message
 from runtime.control.transfer import restore as restore_run
+from runtime.control.user_actions import readable
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.errors import NewerSchema
 from runtime.core.values.limits import MAX_MESSAGE, MAX_REASON
@@ -41,9 +41,9 @@ from runtime.errors import (
 )
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.reads import runs, suspects
+from runtime.reads import run_rows, suspects
 from runtime.reads.entries import RemovedEntry, removed_entries
-from runtime.reads.runs import RunDetail
+from runtime.reads.run_rows import RunDetail
 from runtime.reads.transcript import read_transcript
 from runtime.web.pages import query_params
 from runtime.web.pages.run import with_archive
@@ -111,7 +111,7 @@ def _cancel_context(actor: Actor, detail: RunDetail, refusal: Refusal | None) ->
         "transcript": transcript,
         "traces": [call for call in transcript.calls() if call.has_side_effects],
         "may_cancel": wiring.access().may_cancel(actor, detail.requester),
-        "cancel_requested": not detail.ended and runs.is_cancel_requested(detail.id),
+        "cancel_requested": not detail.ended and run_rows.is_cancel_requested(detail.id),
         "late": isinstance(refusal, RunEnded),
     }
 

@@ -25,8 +25,8 @@ from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_GET, require_http_methods, require_safe
 
-from runtime.control.access import validate_text
 from runtime.control.interventions import cancel, retry
+from runtime.control.user_actions import validate_text
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.errors import NewerSchema
 from runtime.core.values.limits import MAX_REASON
@@ -34,10 +34,10 @@ from runtime.errors import InvalidInput, KeyMissing, ObjectStoreDown, RequestErr
 from runtime.ports import wiring
 from runtime.ports.access import Access, Actor
 from runtime.reads import filters, outcomes, run_figures
-from runtime.reads import runs as run_queries
+from runtime.reads import run_rows as run_queries
 from runtime.reads.filters import MAX_SEARCH
 from runtime.reads.run_figures import UsageTotals
-from runtime.reads.runs import Page, RunLine
+from runtime.reads.run_rows import Page, RunLine
 from runtime.web import downloads
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of, form_text

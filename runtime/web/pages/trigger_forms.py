@@ -15,7 +15,7 @@ from django.utils import timezone
 from runtime.core.values import json_schema
 from runtime.core.values.limits import MAX_EVENT_NAME
 from runtime.errors import RequestError
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import calendar
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.fields import MAX_NAME

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from runtime.core.documents import external_call
 from runtime.errors import KeyMissing, NoSuchSchedule, NoSuchTrigger, RequestError, Tampered
 from runtime.ports import wiring
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, listing, trials, webhooks
 from runtime.triggers.changes import SCOPE
 from runtime.web.pages.trigger_forms import (

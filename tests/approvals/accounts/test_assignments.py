@@ -21,7 +21,7 @@ from approvals.models import Approval, Assignment, Token
 from approvals.people import accounts, password_links, tokens
 from approvals.people.login import Hasher
 from approvals.port.adapter import ApprovalService
-from approvals.rights import approvals, assignments, principals
+from approvals.rights import approval_rights, assignments, principals
 from approvals.rights.principals import ALL_SCOPES
 from approvals.rights.second_admin import SecondAdmin
 from approvals.rules.roles import Group
@@ -68,9 +68,9 @@ def _is_admin(actor: Actor) -> bool:
 def refusal(approval: Approval, actor: Actor) -> str | None:
     """Return the code of the refusal, None if there is none, after checking that lists agree."""
     principal = principals.principal_of(actor)
-    decidable = approvals.decidable_requests(principal)
+    decidable = approval_rights.decidable_requests(principal)
     offered = Approval.objects.filter(decidable, pk=approval.pk).exists()
-    others = approvals.undecidable_requests(principal)
+    others = approval_rights.undecidable_requests(principal)
     assert Approval.objects.filter(others, pk=approval.pk).exists() is not offered
     try:
         seeds.decide(approval, actor)

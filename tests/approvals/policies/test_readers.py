@@ -7,7 +7,7 @@ import pytest
 from approvals import clock
 from approvals.models import Approval
 from approvals.people import absences
-from approvals.rights import approvals
+from approvals.rights import approval_rights
 from approvals.rights.access import AccessService
 from approvals.rights.principals import principal_of
 from runtime.core.values.enums import GateKind
@@ -39,11 +39,11 @@ def readers_of(approval: Approval) -> set[str]:
 def _reads(name: str, approval: Approval) -> bool:
     actor = Actor(person=name)
     principal = principal_of(actor)
-    readable = approvals.readable_requests(principal)
+    readable = approval_rights.readable_requests(principal)
     (answer,) = {
         Approval.objects.filter(readable, pk=approval.pk).exists(),
         Run.objects.filter(AccessService().readable_runs(actor), pk=approval.run_id).exists(),
-        approvals.reads(principal, approval),
+        approval_rights.reads(principal, approval),
     }
     return answer
 
@@ -85,4 +85,4 @@ def test_all_reviewers_read_a_call_in_doubt_and_only_people_of_the_rule_the_requ
     (doubt,) = seeds.opened(seeds.snapshot(approval.run_id, kind=GateKind.IN_DOUBT))
     assert readers_of(doubt) == REVIEWERS | {"admin"}
     principal = principal_of(Actor(person="eva"))
-    assert not approvals.reads(principal, approval)
+    assert not approval_rights.reads(principal, approval)

@@ -13,7 +13,7 @@ from approvals.models import Approval, AuditEntry, Vote
 from approvals.people import accounts
 from approvals.port.adapter import ApprovalService
 from approvals.reads import deciders
-from approvals.rights import approvals
+from approvals.rights import approval_rights
 from approvals.rules.roles import Group
 from approvals.signed import audit, rows, statements, votes
 from runtime.core.values.enums import Decision, EffectClass, Risk, Verdict
@@ -92,7 +92,7 @@ def test_the_worker_counts_an_admin_and_their_reviewer_as_one(
     accounts.set_groups("eva", [], actor=None)
     accounts.set_groups("eva", [Group.REVIEWERS], actor="bea")
     approval = asked()
-    monkeypatch.setattr(approvals, "name_dependent", lambda *_: frozenset())
+    monkeypatch.setattr(approval_rights, "name_dependent", lambda *_: frozenset())
     decide(approval, four[0])
     decide(approval, four[3])
     monkeypatch.undo()

@@ -37,7 +37,7 @@ from runtime.models import Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables.jobs import REPLAYS
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, webhooks
 from runtime.triggers import changes as trigger_changes
 from runtime.upkeep import archiving

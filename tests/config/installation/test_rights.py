@@ -23,12 +23,12 @@ from runtime.control.external_events import deliver
 from runtime.errors import NotVerified
 from runtime.models import Occurrence, Run, Trigger
 from runtime.store import pool
-from runtime.store.tables import triggers
+from runtime.store.tables import trigger_rows
 from runtime.store.tables.occurrences import OccurrenceKind
-from runtime.store.tables.triggers import TriggerKind, TriggerRow
+from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import changes, firing, webhooks
 from runtime.triggers import changes as trigger_changes
-from runtime.upkeep import due_runs, history, retention
+from runtime.upkeep import due_runs, journals, retention
 from tests.approvals.policies.office import asked
 from tests.support import seeds
 from tests.support.mail import Sink
@@ -179,7 +179,7 @@ def test_the_sweeper_starts_runs_of_triggers_with_the_rights_of_a_worker(granted
         cursor.execute(f"SET LOCAL ROLE {WORKER}")
         for seconds in (0, 5):
             now = timezone.now() + timedelta(seconds=seconds)
-            row = triggers.lock_due(pool.djangos(), TriggerKind.EVENT, now, [])
+            row = trigger_rows.lock_due(pool.djangos(), TriggerKind.EVENT, now, [])
             assert row is not None
             firing.handle(pool.djangos(), row, now)
     assert Run.objects.count() == 1
@@ -208,7 +208,7 @@ def test_a_worker_deletes_old_events_and_no_times_of_schedules(granted: None) ->
 
 
 def _locked(schedule: UUID) -> TriggerRow:
-    row = triggers.lock(pool.djangos(), schedule)
+    row = trigger_rows.lock(pool.djangos(), schedule)
     assert row is not None
     return row
 
@@ -221,8 +221,8 @@ def test_only_the_worker_does_what_the_sweeper_needs(granted: None) -> None:
         )
         assert not may(WEB, "SELECT signoff_make_partitions(2)")
         own.execute(f"SET ROLE {WORKER}")
-        history.make_partitions(own)
-        assert history.drop_empty_partitions(own) == ["runtime_journalentry_2019_03"]
+        journals.make_partitions(own)
+        assert journals.drop_empty_partitions(own) == ["runtime_journalentry_2019_03"]
         due_runs.dispatch_window(own)
         retention.enforce(own, threading.Event())
     for name in ("runtime_run", "runtime_journalentry_2999_01"):

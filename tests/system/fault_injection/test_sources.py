@@ -17,7 +17,7 @@ from pytest_django import Settings
 
 from runtime.models import Occurrence, ReceivedEvent, Run, Signal, WaitingCall, WatchedFile
 from runtime.store import pool
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, firing
 from runtime.triggers.sources import SOURCES
 from runtime.triggers.sources.reading import read_all

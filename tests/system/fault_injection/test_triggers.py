@@ -16,7 +16,7 @@ from runtime.control.verification import verify
 from runtime.models import Occurrence, Run, Trigger
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, firing, webhooks
 from runtime.triggers.webhooks import REPEATED, receive
 from tests.support.engine import ADA

@@ -27,7 +27,7 @@ from runtime.models import Occurrence, ReceivedEvent, Run, Trigger, TriggerAct
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import occurrences, received_events
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, events, firing, listing, trials, webhooks
 from runtime.triggers.webhooks import receive
 from tests.support import seeds

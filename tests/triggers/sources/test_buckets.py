@@ -17,7 +17,7 @@ from runtime.models import ReceivedEvent, Run, WatchedFile
 from runtime.store import pool
 from runtime.store.object_stores import bucket
 from runtime.store.object_stores.bucket import Listing, Unread
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes
 from runtime.triggers.sources import buckets, reading
 from tests.support.engine import ADA

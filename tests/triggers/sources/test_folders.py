@@ -18,7 +18,7 @@ from pytest_django import Settings
 from runtime.errors import InvalidInput
 from runtime.models import Run, Trigger, TriggerAct, TriggerSource, WatchedFile
 from runtime.store import pool
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, listing, trials
 from runtime.triggers.sources import folders, reading
 from runtime.triggers.sources.folders import FileChanged

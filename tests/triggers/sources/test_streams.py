@@ -14,7 +14,7 @@ from runtime.core.values.limits import MAX_DELIVERY
 from runtime.errors import InvalidInput
 from runtime.models import ReceivedEvent, Run, TriggerSource
 from runtime.store import pool
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes
 from runtime.triggers.sources import reading, streams
 from tests.support.engine import ADA

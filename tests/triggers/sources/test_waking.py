@@ -15,8 +15,8 @@ from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Run, Signal, WaitingCall
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables import triggers
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables import trigger_rows
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, events, trigger
 from runtime.triggers.sources import reading
 from tests.support.engine import ADA
@@ -36,7 +36,7 @@ SIGNED = {
 def arrive(made: UUID, id: str, **data: Any) -> None:
     """Keep an event of the trigger's source, as the sweeper that reads the source does."""
     with pool.in_transaction() as connection:
-        row = triggers.read(connection, made)
+        row = trigger_rows.read(connection, made)
         assert row is not None
         one = trigger.read_signed(connection, row).definition
         kept = {"source": f"webhook:{made}", "id": id, "key": ["webhook", id]}

@@ -15,7 +15,7 @@ from runtime.control.external_events import deliver
 from runtime.core.values.limits import MAX_DELIVERY
 from runtime.errors import InvalidInput, NoSuchTrigger, NoSuchWebhook, NotVerified, Tampered
 from runtime.models import Occurrence, ReceivedEvent, Run, TriggerAct, TriggerWebhook
-from runtime.store.tables.triggers import TriggerKind
+from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, listing, webhooks
 from runtime.triggers.webhooks import (
     PAUSED,

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
-from approvals.governance.prompts import StoredPrompts
+from approvals.governance.prompt_versions import StoredPrompts
 from approvals.models import AuditEntry
 from approvals.port.adapter import ApprovalService
 from runtime import broker

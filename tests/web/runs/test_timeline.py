@@ -23,7 +23,7 @@ from runtime.core.values.call_options import RetryPolicy
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelAnswer, Outcome, RateLimited, ToolFailure, ToolResult
-from runtime.reads import comparison, journal, run_page, runs
+from runtime.reads import comparison, journal, run_page, run_rows
 from runtime.reads.comparison import RunComparison
 from runtime.reads.entries import EVENTS
 from runtime.reads.timeline import MAX_BREAKS, MIN_APART, Period, Timeline, TimeUse, axis
@@ -130,7 +130,7 @@ def _rows(run: UUID) -> list[tuple[str, str, int, str]]:
 
 
 def _timeline(run: UUID) -> Timeline:
-    found = runs.run_detail(Q(), run)
+    found = run_rows.run_detail(Q(), run)
     assert found is not None
     with run_page.open_history(found) as history:
         return history.timeline
@@ -305,7 +305,7 @@ def test_a_kept_run_is_read_again_when_its_last_entry_is_another_or_a_page_has_i
     suspended: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_page, "LONG", 3)
-    detail = runs.run_detail(Q(), suspended)
+    detail = run_rows.run_detail(Q(), suspended)
     assert detail is not None
     with run_page.open_history(detail) as first, run_page.open_history(detail) as second:
         assert first.transcript.roots[0] is not second.transcript.roots[0]
@@ -405,7 +405,7 @@ def test_admins_read_the_state_at_each_entry_as_it_was(
 
 
 def _compared(left: UUID, right: UUID) -> RunComparison:
-    one, other = runs.run_detail(Q(), left), runs.run_detail(Q(), right)
+    one, other = run_rows.run_detail(Q(), left), run_rows.run_detail(Q(), right)
     assert one is not None
     assert other is not None
     return comparison.compare(one, other)

@@ -13,7 +13,7 @@ from runtime.core.values.json_values import require_json
 from runtime.errors import Forbidden, InvalidInput, NoSuchRun, RunEnded
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.reads.runs import RunDetail, run_detail
+from runtime.reads.run_rows import RunDetail, run_detail
 from runtime.store import pool, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import signals
