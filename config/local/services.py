@@ -269,7 +269,12 @@ def build(
     environ: Mapping[str, str],
 ) -> Stack:
     """Choose accounts, programs and ports, and open the sockets."""
-    socket_folder = _sockets(servers)
+    # The path of a socket must be short, and a data folder's may be too long.
+    parent = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir()  # noqa: S108
+    # 0700 from the start
+    socket_folder = Path(tempfile.mkdtemp(prefix="signoff-", dir=parent))
+    _require_short(socket_folder)
+    users.chown(servers, [socket_folder])
     application = _application_account(servers, home)
     ports = home.get("ports") or {}
     directory = sockets.any_port(ports.get("directory"))
@@ -312,15 +317,6 @@ def build(
         queue=queue,
         environ=environ,
     )
-
-
-def _sockets(account: Account) -> Path:
-    """Make a folder for sockets. Its path must be short, and a data folder's may be too long."""
-    parent = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir()  # noqa: S108
-    folder = Path(tempfile.mkdtemp(prefix="signoff-", dir=parent))  # 0700 from the start
-    _require_short(folder)
-    users.chown(account, [folder])
-    return folder
 
 
 def _require_short(folder: Path) -> None:

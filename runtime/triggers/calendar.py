@@ -101,7 +101,7 @@ class Calendar:
         if self.every is not None:
             begin = moment if direction > 0 else moment + _SECOND
             return self._steps(begin, direction * timedelta(seconds=self.every))
-        local = self._local(moment) - direction * _CHANGE
+        local = moment.astimezone(ZoneInfo(self.zone)).replace(tzinfo=None) - direction * _CHANGE
         times = CronSim(self.cron, local, reverse=direction < 0)
         return self._moments(_times(times), direction)
 
@@ -110,9 +110,6 @@ class Calendar:
         while True:
             yield at
             at += step
-
-    def _local(self, moment: datetime) -> datetime:
-        return moment.astimezone(ZoneInfo(self.zone)).replace(tzinfo=None)
 
     def _moments(self, local: Iterable[datetime], direction: int) -> Iterator[datetime]:
         """Return the moments of local times, in their order, or in reverse order with the direction -1.

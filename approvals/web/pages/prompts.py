@@ -12,8 +12,7 @@ from django.urls.converters import StringConverter
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from approvals.errors import PromptRefused, UnknownPrompt
-from approvals.governance import prompt_list, prompt_trials
-from approvals.governance import prompt_versions as prompt_versions
+from approvals.governance import prompt_list, prompt_trials, prompt_versions
 from runtime.core.values.ids import PROMPT_NAME
 from runtime.core.values.limits import MAX_INSTRUCTIONS, MAX_REASON
 from runtime.errors import InvalidInput

@@ -81,6 +81,10 @@ def page_context(
     call = transcript.call(approval.frame, approval.call)
     sent = unreceived(approval.run)
     around = context_of(transcript, frame=approval.frame, call=approval.call)
+    now, effective_at = clock.now(), approval.effective_at
+    is_decider = approval.reader is not None and approval.decided_by == approval.reader.person
+    root = transcript.roots[0] if transcript.roots else None
+    values = (message.value for message in root.messages if message.kind == "input") if root else ()
     return {
         "before": neighbours.before,
         "next": neighbours.after,
@@ -103,7 +107,7 @@ def page_context(
         "effect": effect_texts(approval.effect)[1],
         "call_context": around,
         "strip": strip(around, call, _agent(approval)),
-        "run_input": _run_input(transcript),
+        "run_input": next((fields(value) for value in values), []),
         "done_calls": [
             _done_call(step)
             for step in around.settled
@@ -118,7 +122,8 @@ def page_context(
         "unshown": checks.unshown(transcript.unreadable),
         "stopped": sent.quarantined,
         "sent": sent,
-        "undo_until": _undo_until(approval),
+        # Until when this reader can undo the decision.
+        "undo_until": effective_at if is_decider and effective_at and effective_at > now else None,
         "reading": reading_panel(approval, request.user.get_username()),
         "problem": problem,
         **_step_up(request, approval),
@@ -297,27 +302,9 @@ def _step_up(request: HttpRequest, approval: approval_views.ApprovalView) -> dic
     return {"step_up": True, **read_ways_to_confirm(request)}
 
 
-def _undo_until(approval: approval_views.ApprovalView) -> datetime | None:
-    """Return until when this reader can undo the decision; None if it is not theirs or has taken effect."""
-    if (
-        approval.reader is None
-        or approval.decided_by != approval.reader.person
-        or approval.effective_at is None
-    ):
-        return None
-    return approval.effective_at if approval.effective_at > clock.now() else None
-
-
 def _is_open(request: HttpRequest) -> bool:
     """Tell whether the browser shows the page already, or shows the request beside the list."""
     return request.method == "GET" and "HX-Request" in request.headers
-
-
-def _run_input(transcript: Transcript) -> list[Argument]:
-    """Return the fields of the run's input; none if it could not be read."""
-    root = transcript.roots[0] if transcript.roots else None
-    values = (message.value for message in root.messages if message.kind == "input") if root else ()
-    return next((fields(value) for value in values), [])
 
 
 def _done_call(step: CallInContext) -> DoneCall:
