@@ -94,7 +94,7 @@ def make(
             plain = PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
         elif not plain:
             plain = secrets.token_urlsafe(32)
-        name = fields.text(header or "", "header").strip() if kind is Scheme.HEADER else ""
+        name = fields.text(header or "", "header").strip()
         is_name = name.isascii() and name.replace("-", "").isalnum() and len(name) <= MAX_HEADER
         if kind is Scheme.HEADER and not is_name:
             raise InvalidInput(
@@ -105,7 +105,7 @@ def make(
         webhook = SealedWebhook(
             address=digest_of(address),
             scheme=kind,
-            header=name,
+            header=name if kind is Scheme.HEADER else "",
             secret=sealing.seal(plain, sealing_label(id)),
         )
         trigger_sources.write_webhook(locked.connection, id, webhook.address)
