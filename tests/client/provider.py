@@ -34,7 +34,11 @@ def serve(provider: FakeProvider) -> Iterator[str]:
         def log_message(self, format: str, *_: object) -> None:
             """Keep the output of tests clean."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """Print nothing about clients that tests end while they wait."""
+
+    with Server(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         try:
