@@ -13,9 +13,8 @@ from runtime.core.values.ids import ROOT
 from runtime.ports.agents import AgentInfo, CallInfo, Instructions, TurnBoundary, VersionChange
 
 PREVIEW_SECONDS = 2.0
-PREVIEW_AGAIN_SECONDS = (
-    10.0  # of an edit, and just before the effect, when no run or no reviewer waits for it
-)
+# Of an edit, and just before the effect: a new process loads the tool's client first.
+PREVIEW_AGAIN_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,8 +81,8 @@ def page_context(
     call = transcript.call(approval.frame, approval.call)
     sent = unreceived(approval.run)
     around = context_of(transcript, frame=approval.frame, call=approval.call)
-    now, effective_at = clock.now(), approval.effective_at
-    is_decider = approval.reader is not None and approval.decided_by == approval.reader.person
+    effective_at = approval.effective_at
+    is_decider = reader is not None and approval.decided_by == reader.person
     root = transcript.roots[0] if transcript.roots else None
     values = (message.value for message in root.messages if message.kind == "input") if root else ()
     return {
@@ -122,8 +122,9 @@ def page_context(
         "unshown": checks.unshown(transcript.unreadable),
         "stopped": sent.quarantined,
         "sent": sent,
-        # Until when this reader can undo the decision.
-        "undo_until": effective_at if is_decider and effective_at and effective_at > now else None,
+        "undo_until": (
+            effective_at if is_decider and effective_at and effective_at > clock.now() else None
+        ),
         "reading": reading_panel(approval, request.user.get_username()),
         "problem": problem,
         **_step_up(request, approval),
