@@ -7,6 +7,7 @@ texts are cleaned.
 import logging
 import queue
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import assert_never
 from uuid import UUID
@@ -232,12 +233,10 @@ def _check_parts(answer: ModelAnswer) -> None:
     """
     calls = [[proposal.tool, proposal.args] for proposal in answer.calls]
     parts = [answer.reply, answer.text, answer.usage, answer.output, calls]
-    try:
+    with suppress(NotJson):  # or one of the parts has the fault, which is named below
         require_json(parts)
         if size_of(parts) <= MAX_REPLY and all(len(tool) <= MAX_TOOL for tool, _ in calls):
             return
-    except NotJson:
-        pass  # one of them says where
     for index, proposal in enumerate(answer.calls):
         require_json(proposal.tool, f"calls[{index}].tool")
         if len(proposal.tool) > MAX_TOOL:
