@@ -201,11 +201,11 @@ def list_absences(request: Authenticated) -> list[absences.Away]:
 @router.post("/absences", response=AwayOut)
 def announce_absence(request: Authenticated, body: AwayIn) -> absences.Away:
     """Name your deputy for some days. This replaces your earlier absence."""
-    of = zones.find_zone(str(body.zone), "zone")
+    zone = zones.find_zone(str(body.zone), "zone")
     return absences.announce(
         deputy=body.deputy,
-        starts=zones.parse_day(body.starts, "starts", of),
-        ends=zones.parse_day(body.ends, "ends", of, after=1),
+        starts=zones.parse_day(body.starts, "starts", zone),
+        ends=zones.parse_day(body.ends, "ends", zone, after=1),
         actor=request.auth,
     )
 
