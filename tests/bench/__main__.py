@@ -16,10 +16,6 @@ from tests.bench.figures import Finding, say, show
 # In the order in which they are taken: those that leave many rows behind come last.
 MEASURES = {
     "engine": "tools that do nothing against a bare Celery loop: speed, cost of a flow, long runs, bytes",
-    "profile": "the functions of a worker that take most of a flow of `engine` (if named)",
-    "prices": "what each guarantee costs, by leaving it out (if named)",
-    "wal": "the WAL of a flow of `engine` by relation and kind of record (if named)",
-    "references": "a loop of bare transactions, pgbench, a Celery round trip",
     "flows": "the same with a directory and mail: hr_onboarding_single",
     "steps": "steps a second against bare transactions",
     "waiting": "many runs that wait for slow models, on one worker process (with --quick: if named)",
@@ -27,7 +23,6 @@ MEASURES = {
     "run_page": "the page of a run of 5,000 steps against that of one of 100",
     "desk": "a hundred mixed requests, cleared by keyboard in a browser",
     "phone": "the important one of a hundred requests, decided on a phone",
-    "history": "a run of 50,000 steps that goes on: its resume time and its rows (if named)",
     "due": "a million timers that ran out, two sweepers",
     "inbox": "the inbox with a million pending, decisions beside them, 100,000 suspended runs",
 }
@@ -35,7 +30,7 @@ MEASURES = {
 
 def main() -> None:
     chosen = _arguments()
-    left_out = {"profile", "prices", "wal", "history"} | ({"waiting"} if chosen.quick else set())
+    left_out = {"waiting"} if chosen.quick else set[str]()
     names = chosen.only or [name for name in MEASURES if name not in left_out]
     began = time.monotonic()
     load = os.getloadavg()

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tests.bench.figures import Line, percentile, ratio
-from tests.bench.sides.driver import AT_ONCE, Driven, Driver, Side
+from tests.bench.sides.driver import Driven, Driver, Side
 from tests.bench.sides.workload import newcomers
 from tests.bench.site import Program, Site, cpu_of
 
@@ -18,13 +18,9 @@ READ = """
         (SELECT coalesce(sum(calls) FILTER (WHERE query !~* '^(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)'), 0)
             FROM pg_stat_statements) AS statements,
         (SELECT coalesce(sum(calls), 0) FROM pg_stat_statements) AS trips,
-        pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') AS wal,
-        (SELECT coalesce(sum(fsyncs), 0) FROM pg_stat_io WHERE object = 'wal') AS syncs,
-        pg_stat_clear_snapshot()::text
+        pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') AS wal
 """
-COUNTS = ("wrote", "statements", "trips", "wal", "syncs")
-# A process that has come to rest tells Postgres' collector of its last second only then.
-REPORTED_WITHIN = 10.5
+COUNTS = ("wrote", "statements", "trips", "wal")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +28,6 @@ class Cost:
     """Seconds of wall clock and of processor time, and counts.
 
     `wrote` counts transactions that wrote, `statements` those without BEGIN and COMMIT, `trips` with them, `wal` bytes.
-    `syncs` is only right if everything was at rest for REPORTED_WITHIN before and after.
     """
 
     seconds: float = 0.0
@@ -44,7 +39,6 @@ class Cost:
     statements: float = 0.0
     trips: float = 0.0
     wal: float = 0.0
-    syncs: float = 0.0
 
     @property
     def own(self) -> float:
@@ -84,7 +78,7 @@ class Meters:
             workers=sum(worker.cpu() for worker in self.workers),
             postgres=self._site.postgres_cpu(),
             broker=cpu_of(self._site.broker.pid),
-            **{name: float(str(value)) for name, value in zip(COUNTS, row, strict=False)},
+            **{name: float(str(value)) for name, value in zip(COUNTS, row, strict=True)},
         )
 
     def rest(self, seconds: float) -> Cost:
@@ -186,22 +180,4 @@ def details(busy: list[Pair]) -> list[Line]:
         compared("transactions of a flow that write", busy, lambda one: one.cost.wrote, ""),
         compared("statements of a flow", busy, lambda one: one.cost.statements, ""),
         compared("the same with BEGIN and COMMIT", busy, lambda one: one.cost.trips, ""),
-    ]
-
-
-def of_syncs(driver: Driver, both: Sequence[Contender], flows: int) -> list[Line]:
-    """Count the waits of Postgres for the disk, which it reports only some time after it is idle."""
-    both[0].rest(REPORTED_WITHIN)
-    idle = both[0].rest(REPORTED_WITHIN)
-
-    def counted(one: Contender, width: int) -> float:
-        before = one.read()
-        take(driver, one, flows, width)
-        one.rest(REPORTED_WITHIN)
-        return (one.read() - before).less(idle).syncs / flows
-
-    found = {width: [counted(one, width) for one in both] for width in (1, AT_ONCE)}
-    return [
-        ratio(f"fsyncs of WAL of a flow, {width} at once", [ours], [theirs], "")
-        for width, (theirs, ours) in found.items()
     ]

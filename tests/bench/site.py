@@ -49,11 +49,6 @@ class Program:
         """Bytes of it and its child processes, with a fair share of what several processes have in common."""
         return int(sum(process.memory_full_info().pss for process in self._tree()))
 
-    def pool(self) -> list[psutil.Process]:
-        """The processes that do the work: its child processes, or it itself."""
-        process = psutil.Process(self.process.pid)
-        return process.children() or [process]
-
     def _tree(self) -> list[psutil.Process]:
         process = psutil.Process(self.process.pid)
         return [process, *process.children(recursive=True)]

@@ -7,12 +7,11 @@ each ratio is of two neighbouring rounds.
 
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tests.bench.figures import Finding, Line, median
 from tests.bench.measures import crowds, walks
-from tests.bench.rounds import Contender, Pair, compared, details, of_cost, of_syncs, pairs, take
+from tests.bench.rounds import Contender, Pair, compared, details, of_cost, pairs, take
 from tests.bench.sides import baseline
 from tests.bench.sides.desk import Desk
 from tests.bench.sides.driver import AT_ONCE, Driver, driving
@@ -27,25 +26,19 @@ NOTE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The amounts of a measure: rounds, and flows in each; steps and rounds of long runs; flows to weigh.
-
-    `syncs` flows are counted to see how often Postgres waited for the disk; `waiting` is how many are to wait at once.
-    """
+    """The amounts of a measure: rounds, and flows in each; long runs; flows to weigh, and flows to wait at once."""
 
     rounds: int = 12
     alone: int = 12
     busy: int = 80
     nested: int = 6
-    walks: Sequence[tuple[int, int]] = ((50, 10), (200, 10), (1000, 10))
+    walks: int = 10
     weighed: int = 1000
     rest: float = 10.0
-    syncs: int = 100
     waiting: int = 10_000
-    crashes: int = 3
 
 
-FEW = Plan(rounds=5, alone=6, busy=40, nested=3, walks=((200, 3), (1000, 1)), weighed=200, rest=3.0)
-QUICK = replace(FEW, syncs=0, waiting=0, crashes=0)
+QUICK = Plan(rounds=5, alone=6, busy=40, nested=3, walks=1, weighed=200, rest=3.0, waiting=0)
 
 
 def measure(site: Site, *, quick: bool) -> Finding:
@@ -65,15 +58,10 @@ def measure(site: Site, *, quick: bool) -> Finding:
         alone = pairs(driver, both, plan.rounds, plan.alone, 1)
         nested = pairs(driver, both, plan.rounds, plan.nested, 1, agent="delegate")
         lines = [*_of_speed(alone, busy, nested), *of_cost(busy), *details(busy)]
-        for steps, rounds in plan.walks:
-            lines += walks.measure(site, driver, both, steps, rounds)
+        lines += walks.measure(site, driver, both, plan.walks)
         lines += [*weighed, *_of_workers(started, loop)]
-        if plan.syncs:
-            lines += of_syncs(driver, both, plan.syncs)
-        if plan.crashes:
-            lines += walks.killed(site, driver, both, 1000, plan.crashes)
         if plan.waiting:
-            lines += crowds.measure(site, driver, both, plan.waiting, alone)
+            lines += crowds.waiting(site, driver, both, plan.waiting)
         site.end(loop, *workers)
     return Finding(
         "The engine: tools that do nothing, against a Celery loop written by hand",

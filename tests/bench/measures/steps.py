@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from tests.bench.figures import Finding, number, ratio
-from tests.bench.measures.references import bare_loop
+from tests.bench.sides.bare_loop import bare_loop
 from tests.bench.sides.desk import TIMEOUT_SECONDS, Desk
 from tests.bench.site import Site
 

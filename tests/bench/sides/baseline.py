@@ -17,7 +17,6 @@ from uuid import UUID, uuid4
 
 import celery
 import psycopg
-import redis
 
 from tests.bench.sides.workload import GATED, SCRIPTS, TOOLS, Call
 
@@ -72,12 +71,6 @@ def advance(run: str) -> None:
             return
         _keep(run, messages, said, "running")
         _keep(run, messages, _performed(said), "running")
-
-
-@app.task(name="baseline.nothing")
-def nothing(answer: str) -> None:
-    """Say that it ran, in a list that the sender waits at."""
-    redis.Redis.from_url(os.environ["REDIS_URL"]).lpush(answer, "ran")
 
 
 def _performed(call: Message) -> Message:
