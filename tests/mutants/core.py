@@ -96,7 +96,7 @@ def _living(tried: list[Mutant]) -> int:
 
 def _lives(folder: Path, mutant: Mutant) -> bool:
     name = Path(mutant.file).stem
-    if not _pass(folder, _likeliest_first(name), PURE, within=120.0):
+    if not _pass(folder, likeliest_first(name), PURE, within=120.0):
         return False
     if name in DEEPER:
         with POSTGRES:
@@ -106,7 +106,7 @@ def _lives(folder: Path, mutant: Mutant) -> bool:
     return not is_walked or _pass(folder, (HISTORIES,), PURE, within=600.0, walks=ALL)
 
 
-def _likeliest_first(name: str) -> Words:
+def likeliest_first(name: str) -> Words:
     """Return all files of tests: recorded histories, small facts, the reducer's, the module's own, then the others."""
     core = [_path(file) for file in sorted((ROOT / "tests/core").rglob("test_*.py"))]
     likeliest = ("test_golden", "test_facts", "test_reducer", f"test_{name}")

@@ -4,7 +4,7 @@ from functools import cache
 
 from config.env.environment import ROOT
 from tests.docs.guarantees import read_table
-from tests.mutants import core
+from tests.mutants import core, trials
 from tests.mutants.equivalent import EQUIVALENT
 from tests.mutants.tried import ROWS
 
@@ -25,3 +25,10 @@ def test_every_mutant_names_a_known_upstream_bug() -> None:
     bugs = {promise.partition(":")[0] for promise in read_table()["bugs"][""]}
     assert {bug for row in ROWS for bug in row.bugs} <= bugs
     assert sum(bool(row.bugs) for row in ROWS) >= 15
+
+
+def test_the_tests_of_the_core_load_without_django() -> None:
+    """Otherwise no mutant of the core is tried."""
+    words = (*core.PURE, "--collect-only", *core.likeliest_first(""))
+    code, output = trials.outcome(ROOT, words, within=120.0)
+    assert code == 0, output
