@@ -4,7 +4,6 @@ import json
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -12,8 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from config.local.app_environment import INVOICES
 from tests.browser.conftest import logged_in
 from tests.docs.pages import README, blocks
-from tests.support.people import Office, until
-from tests.support.scripted_agents import asking
+from tests.support.people import Office
 from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.e2e]
@@ -39,8 +37,7 @@ def office(sandbox: Path) -> Iterator[Office]:
     given = dict(word.split("=", 1) for word in _command("AGENTS_DIR=") if "=" in word)
     # The demonstration's invoices come while a test looks at something else.
     chosen = given["SIGNOFF_AGENTS"].replace(f"{INVOICES},", "")
-    modules = f"{chosen},{asking.__name__}"
-    with Stack(sandbox / "readme", AGENTS_DIR=str(folder), SIGNOFF_AGENTS=modules) as stack:
+    with Stack(sandbox / "readme", AGENTS_DIR=str(folder), SIGNOFF_AGENTS=chosen) as stack:
         yield Office(stack)
 
 
@@ -112,39 +109,6 @@ def test_bea_approves_a_nested_run_and_an_open_page_and_inbox_follow(
     assert (office.roles("seen"), office.mails("seen")) == (["security-level-2"], 1)
     bea.get_by_role("link", name="See the run").click()
     expect(bea.get_by_text("The welcome mail went to seen@example.org").first).to_be_visible()
-
-
-def test_an_agent_asks_a_person_and_a_person_asks_the_agent(
-    window: Callable[[str], Page], office: Office
-) -> None:
-    bea = window("bea")
-    run = office.begin("asks", name="A-1")
-    office.wait(run, "suspended")
-    question = office.approval(run)["id"]
-    bea.goto(f"/a/{question}/")
-    bea.get_by_label("Number").fill("4711")
-    bea.get_by_role("button", name="Answer", exact=True).click()
-    expect(bea.locator(".toast")).to_be_visible()
-    call = until(lambda: _pending(office, run), "the call with the answer")
-    assert call["sentence"] == "Charge cost centre 4711"
-    bea.goto(f"/a/{call['id']}/")
-    bea.get_by_role("button", name="More ways to act").click()
-    bea.locator("summary", has_text="Ask the agent").click()
-    bea.get_by_label("Your inquiry").fill("Who says so?")
-    bea.get_by_role("button", name="Ask the agent").click()
-    talk = bea.get_by_role("region", name="Asked of the agent")
-    expect(talk.get_by_text("A person told me 4711.")).to_be_visible()
-    assert office.approval(run)["id"] == call["id"]
-    bea.get_by_role("button", name="Approve").click()
-    office.wait(run, "completed")
-    bea.goto(f"/runs/{run}/")
-    expect(bea.get_by_text("4711!").first).to_be_visible()
-
-
-def _pending(office: Office, run: str) -> dict[str, Any] | None:
-    """The pending approval of the run, or None while it has none."""
-    _, found = office.stack.ask("bea", "GET", f"/api/v1/approvals?status=pending&run={run}")
-    return next(iter(found["items"]), None)
 
 
 def test_open_tabs_do_not_prevent_a_stop(window: Callable[[str], Page], office: Office) -> None:

@@ -4,7 +4,6 @@ access/test_keyboard.py approves and denies in this way, and access/test_batch.p
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from django.test import override_settings
@@ -19,7 +18,6 @@ from runtime.core.values.budgets import BudgetLimits
 from tests.browser.conftest import window
 from tests.support.office import Office, reseal
 from tests.support.seeds import person
-from tests.web.requests.test_edit_previews import perform, previewed
 
 pytestmark = pytest.mark.browser
 
@@ -153,27 +151,6 @@ def test_each_verdict_works_without_scripts(
         expect(desk.page.get_by_role("heading", name=heading)).to_be_visible()
     approval.refresh_from_db()
     assert approval.status == status
-
-
-def test_an_edit_with_a_preview_works_without_scripts(
-    chromium: Browser, live_server: LiveServer, office: Office
-) -> None:
-    tool = office.effects.tools["set_privileges"]
-    office.effects.tools["set_privileges"] = replace(tool, preview=previewed)
-    approval = _call(office)
-    with window(chromium, live_server.url, java_script_enabled=False) as desk:
-        desk.log_in("bea")
-        desk.open(f"/a/{approval.id}/edit/")
-        _do(desk.page, "security_level", "1")
-        _do(desk.page, "Show the changes", PRESS)
-        expect(desk.page.get_by_text("Working out what the changed call would do")).to_be_visible()
-        perform(office)
-        _do(desk.page, "Reload", FOLLOW)
-        expect(desk.page.get_by_text("from 0 to 1")).to_be_visible()
-        _do(desk.page, "Approve with 1 change", PRESS)
-        heading = desk.page.get_by_role("heading", name="Approved with changes by bea")
-        expect(heading).to_be_visible()
-    assert office.advance(approval.run_id).status == "completed"
 
 
 # What people do beside a verdict, in turn: where, the steps, and what the page says after them.

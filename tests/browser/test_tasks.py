@@ -1,7 +1,7 @@
-"""The tasks of people who never read a manual, with the clicks and keys that each takes."""
+"""The tasks of people who never read a manual, with the clicks that each takes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from tests.browser.conftest import Desk
 from tests.support import seeds
 from tests.support.office import Office
 from tests.support.seeds import PASSWORD
+from tests.web.requests.test_edit_previews import perform, previewed
 
 pytestmark = pytest.mark.browser
 
@@ -24,19 +25,14 @@ SENTENCE = "Set the privileges of newhire to 3"
 
 @dataclass(slots=True, kw_only=True)
 class Hand:
-    """What a person does on a page: its clicks and its keys are counted, letters of texts are not."""
+    """What a person does on a page: the clicks are counted."""
 
     page: Page
     clicks: int = 0
-    keys: int = 0
 
     def click(self, target: Locator) -> None:
         target.click()
         self.clicks += 1
-
-    def press(self, key: str) -> None:
-        self.page.keyboard.press(key)
-        self.keys += 1
 
     def button(self, name: str) -> None:
         self.click(self.page.get_by_role("button", name=name, exact=True))
@@ -71,14 +67,6 @@ def test_a_newcomer_approves_the_first_request_with_one_click(
     assert hand.clicks == 1
 
 
-def test_a_newcomer_without_a_right_reads_who_can_give_one(
-    desk: Desk, hand: Hand, office: Office
-) -> None:
-    _log_in(desk, hand, "cyril")
-    expect(hand.page.get_by_role("heading", name="You have no rights yet")).to_be_visible()
-    expect(hand.page.locator("main")).to_contain_text("admin")
-
-
 def test_a_requester_starts_a_run_and_finds_what_became_of_it(
     desk: Desk, hand: Hand, office: Office, suspended: UUID
 ) -> None:
@@ -95,35 +83,6 @@ def test_a_requester_starts_a_run_and_finds_what_became_of_it(
     hand.link("My requests")
     expect(hand.page.locator("main")).to_contain_text("Ask her lead first.")
     assert (started, hand.clicks) == (3, 5)
-
-
-def test_a_reviewer_clears_the_inbox_by_one_key_each(
-    desk: Desk, hand: Hand, office: Office
-) -> None:
-    for number in range(5):
-        office.start(args={"username": f"person{number}", "security_level": 1})
-    _log_in(desk, hand, "bea")
-    for number in range(5):
-        expect(hand.page.locator("#panel h1")).to_have_text(
-            f"Set the privileges of person{number} to 1"
-        )
-        while not hand.page.evaluate("!panel.inert && performance.now() > filledAt + 1000"):
-            pass  # a key decides nothing before; Playwright's own waiting needs eval, which pages forbid
-        hand.press("a")
-    expect(hand.page.get_by_role("heading", name="Approved by bea")).to_be_visible()
-    assert (hand.clicks, hand.keys) == (0, 5)
-    assert Approval.objects.filter(status="approved").count() == 5
-
-
-def test_an_approval_with_a_remark_takes_one_click(
-    desk: Desk, hand: Hand, office: Office, suspended: UUID
-) -> None:
-    _log_in(desk, hand, "bea")
-    hand.page.get_by_role("textbox", name="Remark").fill("As agreed.")
-    hand.button("Approve")
-    expect(hand.page.get_by_role("heading", name="Approved by bea")).to_be_visible()
-    assert hand.clicks == 1
-    assert Approval.objects.get().reason == "As agreed."
 
 
 def test_the_evidence_of_a_decision_for_an_auditor(
@@ -153,3 +112,28 @@ def test_a_person_who_left_is_disabled_and_their_rules_are_named(
     hand.click(card.get_by_role("button", name="Disable"))
     expect(hand.page.locator("main .note.danger")).to_contain_text("cannot be met")
     assert hand.clicks == 3
+
+
+def test_a_reviewer_changes_a_sum_on_one_page_with_one_decision(
+    desk: Desk, hand: Hand, office: Office
+) -> None:
+    """The form, the new consequences and the approval are in the request."""
+    tool = office.effects.tools["set_privileges"]
+    office.effects.tools["set_privileges"] = replace(tool, preview=previewed)
+    run = office.start()
+    page = hand.page
+    desk.log_in("bea")
+    desk.open(f"/a/{office.request(run).id}/")
+    page.evaluate("window.stayed = true")
+    hand.link("Edit")
+    page.get_by_label("security_level").fill("1")
+    hand.button("Show the changes")
+    expect(page.get_by_text("Working out what the changed call would do")).to_be_visible()
+    expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+    perform(office)
+    expect(page.get_by_text("from 0 to 1")).to_be_visible()
+    assert page.evaluate("window.stayed") is True
+    hand.button("Approve with 1 change")
+    expect(page.get_by_role("heading", name="Approved with changes by bea")).to_be_visible()
+    assert office.advance(run).status == "completed"
+    assert (Approval.objects.get().status, hand.clicks) == ("approved", 3)

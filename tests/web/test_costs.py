@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
-import psycopg
 import pytest
 from django.db.models import F
 from django.test import Client
@@ -26,7 +25,7 @@ from runtime.store.pool import Connection
 from runtime.upkeep import rollups
 from tests.support import seeds
 from tests.support.office import BEA, Office
-from tests.support.pages import shows, text
+from tests.support.pages import in_order, shows, text
 
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
 
@@ -148,16 +147,6 @@ def test_entries_of_a_newer_release_are_left_to_its_sweeper(
     )
     _roll_up(connection)
     assert [row.run_id for row in RunUsage.objects.all()] == [own]
-
-
-def test_a_killed_sweeper_leaves_no_half_of_a_run(
-    priced: Office, connection: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    priced.start()
-    monkeypatch.setattr(rollups, "_ADD", "SELECT nothing")
-    with pytest.raises(psycopg.errors.UndefinedColumn):
-        _roll_up(connection)
-    assert _used() == (0, 0, 0)
 
 
 def test_a_long_run_is_counted_in_parts(
@@ -287,6 +276,16 @@ def test_costs_are_added_up_by_agent_model_person_and_day(
     monkeypatch.setattr(overview, "MAX_ROWS", 1)
     shows(admin, "/costs/?by=person", "has 1 more, with less cost", hides=["<bdi>bea</bdi>"])
     assert text(admin, "/costs/?by=person&format=csv").count("\n") == 3
+
+
+def test_the_costliest_agent_is_the_first(admin: Client) -> None:
+    for agent, micros in (("cheap", 3), ("dear", 5_000_000)):
+        DailyUsage.objects.create(
+            day=TODAY, agent=agent, model="m", requester="ada", replies=1, unpriced=0,
+            input_tokens=1, output_tokens=1, micros=micros,
+        )  # fmt: skip
+    for page in ("/overview/", "/costs/"):
+        in_order(text(admin, page).partition("<tbody")[2], ">Dear<", ">Cheap<")
 
 
 def test_costs_are_in_the_api_the_metrics_and_the_file_of_runs(

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler
-from threading import Event
 from typing import Any
 
 import pytest
@@ -23,8 +22,8 @@ from approvals.decisions.decide import undo
 from approvals.governance import subscriptions
 from approvals.governance.subscriptions import EventType
 from approvals.models import Approval, OutboxMessage, Subscription
-from approvals.outbox import messages, webhook
-from approvals.outbox.messages import THREADS, Sender
+from approvals.outbox import messages
+from approvals.outbox.messages import Sender
 from approvals.port.adapter import ApprovalService
 from config.env.environment import ROOT
 from runtime.keyring import sealing
@@ -33,9 +32,8 @@ from tests.support import seeds
 from tests.support.api_client import Caller, field_of
 from tests.support.office import BEA, Office
 from tests.support.pages import has, queries_at_most, shows, text_of
-from tests.support.people import until
 from tests.support.seeds import decide
-from tests.web.aap.receivers import Answerer, pass_time, respond, serving
+from tests.web.aap.receivers import pass_time, respond, serving
 
 NOW = timedelta(seconds=1)
 PAGE = ROOT / "docs/how-to/send-webhooks.md"
@@ -329,48 +327,6 @@ def test_a_deleted_subscription_is_told_nothing(program: Program, office: Office
     assert program.events == []
     assert program.act("rotate").status_code == 404
     assert program.api.get("/subscriptions").json() == []
-
-
-def _hang(request: BaseHTTPRequestHandler, _: bytes) -> None:
-    request.rfile.read(1)  # ends when the sender closes
-
-
-def _flood(request: BaseHTTPRequestHandler, _: bytes) -> None:
-    request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2147483648\r\n\r\n")
-    with suppress(OSError):
-        while True:
-            request.wfile.write(b"x" * 65_536)
-
-
-def _redirect(request: BaseHTTPRequestHandler, _: bytes) -> None:
-    respond(request, 307, Location="http://169.254.169.254/latest/meta-data")
-
-
-@pytest.mark.parametrize("hostile", [_hang, _flood, _redirect])
-def test_a_hostile_program_delays_no_other(
-    program: Program, office: Office, hostile: Answerer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(webhook, "LIMIT_SECONDS", 2.0)
-    stop, sender = Event(), Sender(subscriptions.KINDS)
-    with serving(hostile) as url:
-        Program(program.api, url).subscribe(events=["run.started"])
-        program.subscribe(events=["run.started"])
-        for _ in range(2 * THREADS):
-            office.start(advanced=False)
-
-        def are_told() -> bool | None:
-            sender.send_due(stop)
-            return len(program.events) == 2 * THREADS or None
-
-        try:
-            until(are_told, "the other program to be told")
-        finally:
-            stop.set()
-            sender._pool.shutdown()
-    answers = set(OutboxMessage.objects.exclude(attempts=0).values_list("answer", flat=True))
-    assert answers <= {"204", "200", "307", "no answer in time", ""}
-    bodies = OutboxMessage.objects.values_list("answer_body", flat=True)
-    assert max(map(len, bodies)) <= messages.MAX_ANSWER_BODY
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,18 @@ def test_acts_of_people_on_the_page(
     has(words(ada.get("/triggers/new/?agent=gone"), 404), "There is no agent named gone.")
 
 
+def test_a_sample_is_tried_before_the_trigger_is_saved(ada: Client, published: None) -> None:
+    for change, said in (
+        ({"security_level": 5}, ["The filter does not hold"]),
+        ({"username": 7}, ["does not fit"]),
+        ({}, ["starts a run", f"business key hire {NEWCOMER['username']}"]),
+    ):
+        sample = json.dumps({**NEWCOMER, **change})
+        tried = words(ada.post(NEW, {**SAID, "try": "1", "sample": sample}))
+        has(tried, "Trial of 1 event", *said)
+    assert not Trigger.objects.exists()
+
+
 def test_a_paused_trigger_says_what_stays_at_its_source(
     ada: Client, published: None, settings: Any, tmp_path: Path
 ) -> None:

@@ -48,9 +48,9 @@ def _time_passes(seconds: float) -> None:
 
 
 @pytest.mark.parametrize(("name", "checked"), [("bea", 5), ("name{}", 10)])
-def test_five_of_200_guesses_are_checked(looked_at: list[str], name: str, checked: int) -> None:
-    codes = [_try(name.format(n), f"guess {n}").status_code for n in range(200)]
-    assert codes == [200] * checked + [429] * (200 - checked)
+def test_five_of_50_guesses_are_checked(looked_at: list[str], name: str, checked: int) -> None:
+    codes = [_try(name.format(n), f"guess {n}").status_code for n in range(50)]
+    assert codes == [200] * checked + [429] * (50 - checked)
     assert len(looked_at) == checked
 
 
