@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import aais
 import pytest
+from aais.core import ConflictError
 
 from signoff_client import Approval, SignoffError
 from signoff_client.aais import envelopes_of
@@ -15,6 +16,7 @@ START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 def request(**changes: Any) -> Approval:
     fields: dict[str, Any] = {
+        **dict.fromkeys(Approval.model_fields),
         "id": uuid4(),
         "run": uuid4(),
         "gate": uuid4(),
@@ -27,17 +29,8 @@ def request(**changes: Any) -> Approval:
         "requester": "ada",
         "path": ["hr_onboarding", "account_agent"],
         "digest": "sha256:1",
-        "confirm": None,
         "created_at": START,
         "expires_at": START + timedelta(days=1),
-        "decided_by": None,
-        "decided_at": None,
-        "effective_at": None,
-        "reason": None,
-        "edited": None,
-        "allowance": None,
-        "removed_at": None,
-        "tampered": None,
     }
     return Approval(**fields | changes)
 
@@ -73,13 +66,16 @@ def test_the_validator_accepts_each_envelope(approval: Approval, outcomes: list[
     assert [resolution["outcome"] for resolution in resolutions] == outcomes
 
 
-def test_the_store_of_the_package_comes_to_the_same_resolution() -> None:
-    requested, decision, resolved = envelopes_of(decided("denied"))
-    store = aais.ApprovalStore()
+@pytest.mark.parametrize("status", ["approved", "denied"])
+def test_the_store_of_the_package_comes_to_the_same_resolution(status: str) -> None:
+    requested, decision, resolved = envelopes_of(decided(status))
+    store, at = aais.ApprovalStore(), START + timedelta(hours=1)
     store.add(requested)
-    result = store.decide(decision, now=START + timedelta(hours=1))
-    for name in ("request_id", "decision_id", "action_digest", "outcome"):
+    result = store.decide(decision, now=at)
+    for name in ("request_id", "decision_id", "action_digest", "outcome", "effective_scope"):
         assert result["resolution"][name] == resolved["resolution"][name]
+    with pytest.raises(ConflictError):
+        store.decide({**decision, "decision": {**decision["decision"], "id": "another"}}, now=at)
 
 
 def test_a_decision_that_can_be_undone_is_not_told_yet() -> None:

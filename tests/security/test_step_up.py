@@ -11,12 +11,9 @@ from django.test import Client
 from approvals import clock
 from approvals.decisions import votes as votes_of_people
 from approvals.models import Approval, Vote
-from approvals.people import tokens
 from approvals.reads import approval_views
 from approvals.reads.history import read_evidence
 from approvals.requests import confirmation
-from approvals.rights.principals import Scope
-from approvals.rules.policy import Demands
 from approvals.signed import statements
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
@@ -154,17 +151,6 @@ def test_what_one_person_confirmed_does_not_count_for_the_next_in_the_browser(
     assert seeds.untouched(approval)
 
 
-def test_the_code_of_another_person_and_a_used_one_confirm_nothing(
-    approval: Approval, phone: Phone, cast: Cast
-) -> None:
-    other, browser, second = phone_of("ada"), log_in(cast.bea), log_in(cast.bea)
-    has(_confirm(browser, approval, other.code()), "wrong, or was used before")
-    code = phone.code()
-    _confirm(browser, approval, code)
-    has(_confirm(second, approval, code), "wrong, or was used before")
-    assert send(second, approval, "approve").status_code == 403
-
-
 def test_guesses_are_limited(approval: Approval, phone: Phone, cast: Cast) -> None:
     pages = [_confirm(log_in(cast.bea), approval, "000000") for _ in range(6)]
     assert "Too many wrong codes" in pages[-1]
@@ -245,15 +231,3 @@ def test_requests_without_the_rule_are_decided_as_before(cast: Cast) -> None:
     assert '"authenticated"' not in (approval.statement or "")
     assert Vote.objects.get().authenticated is None
     assert "step_up" not in (approval.rule or ""), "older releases read the row"
-
-
-def test_stored_demands_keep_it() -> None:
-    demands = Demands(rule="A", step_up=True)
-    assert '"step_up":true' in demands.stored()
-
-
-def test_a_token_has_no_proof(cast: Cast) -> None:
-    _, plain = tokens.create(cast.bea, [Scope.APPROVALS_DECIDE])
-    actor = tokens.authenticate(plain)
-    assert actor is not None
-    assert actor.authenticated is None

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,12 +12,14 @@ from django.test import Client
 from agents.effect_handler import AgentEffects
 from agents.external_agent import with_external_agent
 from agents.registry import Registry
+from approvals import clock
 from approvals.models import Approval
 from approvals.people import tokens
 from approvals.port.adapter import ApprovalService
 from approvals.rights.principals import Scope
 from runtime.ports.access import Actor
 from tests.support.engine import HandDriven
+from tests.support.people import until
 from tests.support.seeds import Cast, decide
 from tests.web.aap.receivers import Hook, listening
 
@@ -84,6 +87,12 @@ def code(answer: Any) -> tuple[int, str]:
     error = answer.json()["error"]
     assert error["request_id"] == answer["X-Request-ID"]
     return answer.status_code, error["code"]
+
+
+def wait_for(moment: str) -> None:
+    """Wait until the clock of the database has come to a time of an answer."""
+    time = datetime.fromisoformat(moment)
+    until(lambda: (clock.now() >= time) or None, moment)
 
 
 @pytest.fixture

@@ -2,17 +2,12 @@
 
 import re
 from collections.abc import Callable
-from datetime import datetime
 from itertools import pairwise
 from typing import Any
 from uuid import UUID, uuid4
 
-import pytest
-
-from approvals import clock
 from runtime.web.api.runs import WAIT_HEADER
-from tests.support.people import until
-from tests.web.aap.conftest import BODY, Desk, Door, code
+from tests.web.aap.conftest import BODY, Desk, Door, code, wait_for
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 ALWAYS = {"id", "status", "created_at", "deadline_at"}
@@ -77,8 +72,7 @@ def test_each_end_has_the_form_of_the_protocol(bot: Door, desk: Desk) -> None:
     expired, cancelled, denied = bot.ask(short), bot.ask(), bot.ask()
     bot.send("DELETE", f"/requests/{cancelled['id']}")
     desk.decide(denied["id"], "deny", "no")
-    deadline = datetime.fromisoformat(expired["deadline_at"])
-    until(lambda: (clock.now() >= deadline) or None, "the deadline")
+    wait_for(expired["deadline_at"])
     for made, sent, status in (
         (expired, short, "expired"),
         (cancelled, BODY, "cancelled"),
@@ -139,17 +133,6 @@ def test_a_key_counts_for_its_instance_and_its_operation(
     assert bot.use(made, key).status_code == 200
     assert bot.ask(key=key)["status"] == "approved"
     assert provisioner.send("POST", "/instances", {}, key).status_code == 201
-
-
-@pytest.mark.parametrize("verdict", ["approve", "deny"])
-def test_a_request_is_decided_once(bot: Door, desk: Desk, verdict: str) -> None:
-    made = bot.ask()["id"]
-    desk.decide(made, verdict, "because")
-    decided = bot.read(made)
-    for _ in range(2):
-        desk.advance(made)
-        assert bot.send("DELETE", f"/requests/{made}").status_code == 409
-    assert bot.read(made) == decided
 
 
 def test_every_answer_names_its_request(bot: Door, desk: Desk) -> None:

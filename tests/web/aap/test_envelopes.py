@@ -1,26 +1,22 @@
 """The Core list of AAIS 1.0 over HTTP: what a decision does, raced too, and the envelopes that the client makes of it.
 
-`tests/interop/test_aais.py` plays the six cases of the specification against a whole installation.
+`tests/interop/test_aais.py` plays the six cases of the specification against a whole installation, and
+`tests/client/test_aais.py` compares each end with the package's own authority.
 """
 
 import copy
 import json
-from datetime import datetime
 from functools import partial
 from typing import Any
 
 import aais
 import pytest
-from aais.core import ConflictError
 
-from approvals import clock
 from approvals.models import Approval as ApprovalRow
-from approvals.models import AuditEntry
 from runtime.models import Signal
 from signoff_client import Approval
 from signoff_client.aais import envelopes_of
 from tests.support.api_client import Caller
-from tests.support.people import until
 from tests.support.threads import together
 from tests.web.aap.conftest import BODY, Desk, Door
 
@@ -72,23 +68,6 @@ def test_the_digest_is_that_of_the_action_which_was_asked_for(reviewer: Reviewer
     assert aais.action_digest(changed) != request["action_digest"]
 
 
-@pytest.mark.parametrize("verdict", ["approve", "deny"])
-def test_each_end_is_what_the_authority_of_the_package_comes_to(
-    reviewer: Reviewer, verdict: str
-) -> None:
-    (requested,) = reviewer.envelopes()
-    assert reviewer.decide(verdict).status_code == 200
-    _, decided, resolved = reviewer.envelopes()
-    store = aais.ApprovalStore()
-    store.add(requested)
-    at = datetime.fromisoformat(decided["decision"]["decided_at"])
-    result = store.decide(decided, now=at)["resolution"]
-    for name in ("request_id", "decision_id", "action_digest", "outcome", "effective_scope"):
-        assert result[name] == resolved["resolution"][name]
-    with pytest.raises(ConflictError):
-        store.decide({**decided, "decision": {**decided["decision"], "id": "another"}}, now=at)
-
-
 def test_a_stale_or_unoffered_decision_decides_nothing(reviewer: Reviewer) -> None:
     for status, verdict, changes in (
         (409, "approve", {"digest": "sha256:" + "0" * 64}),  # stale
@@ -101,34 +80,6 @@ def test_a_stale_or_unoffered_decision_decides_nothing(reviewer: Reviewer) -> No
     (requested,) = reviewer.envelopes()
     scopes = {choice["scope"] for choice in requested["request"]["choices"]}
     assert scopes == {"once"}
-
-
-def test_an_expired_request_stays_expired(
-    bea_api: Caller, bot: Door, desk: Desk, settings: Any
-) -> None:
-    settings.SIGNOFF_UNDO_SECONDS = 0
-    made = bot.ask({**BODY, "timeout": "1s"})
-    reviewer = Reviewer(bea_api, desk, made)
-    deadline = datetime.fromisoformat(made["deadline_at"])
-    until(lambda: (clock.now() >= deadline) or None, "the deadline")
-    for _ in range(2):
-        assert reviewer.decide("approve").status_code == 410
-        assert reviewer.outcomes() == ["expired"]
-
-
-@pytest.mark.parametrize("verdict", ["approve", "deny"])
-def test_a_replay_gets_the_same_answer_and_a_conflict_changes_nothing(
-    reviewer: Reviewer, verdict: str
-) -> None:
-    answer = reviewer.decide(verdict)
-    envelopes, entries = reviewer.envelopes(), AuditEntry.objects.count()
-    for _ in range(2):
-        again = reviewer.decide(verdict)
-        assert (again.status_code, again.json()) == (200, answer.json())
-        other = reviewer.decide("deny" if verdict == "approve" else "approve")
-        assert (other.status_code, other.json()["decided_by"]) == (409, "bea")
-        assert reviewer.decide(verdict, reason="Another.").status_code == 409
-    assert (reviewer.envelopes(), AuditEntry.objects.count()) == (envelopes, entries)
 
 
 def test_decisions_at_once_are_one_decision_and_its_answer(

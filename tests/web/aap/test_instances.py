@@ -52,18 +52,6 @@ def test_two_provisionings_with_one_key_make_one_instance(provisioner: Door) -> 
     assert len({answer.json()["credential"]["token"] for answer in answers}) == 1
 
 
-def test_deleting_an_instance_cancels_what_waits(bot: Door, provisioner: Door, desk: Desk) -> None:
-    waiting, approved, unseen = bot.ask(), bot.ask(), bot.ask()
-    desk.decide(approved["id"])
-    desk.advance(waiting["id"])
-    instance = Instance.objects.get()
-    assert provisioner.send("DELETE", f"/instances/{instance.id}").status_code == 204
-    assert code(bot.use(approved["id"])) == (401, "invalid_credential")
-    assert desk.approval(waiting["id"]).status == "cancelled"
-    assert desk.advance(unseen["id"]) == "cancelled"
-    assert desk.approval(approved["id"]).status == "approved"
-
-
 def test_asking_and_deleting_at_once_leaves_nothing_that_waits(
     provisioner: Door, bot: Door, desk: Desk
 ) -> None:
@@ -94,12 +82,6 @@ def test_a_token_without_the_right_manages_nothing(bot: Door, cast: Cast) -> Non
         refused = Door(token).send("POST", "/instances", {}, "k")
         assert code(refused) == (403, "forbidden")
     assert Instance.objects.count() == 1
-
-
-def test_a_credential_is_nothing_at_the_other_api(bot: Door) -> None:
-    client = Client(headers={"authorization": bot.client.defaults["HTTP_AUTHORIZATION"]})
-    for path in ("/api/v1/runs", "/api/v1/approvals"):
-        assert client.get(path).status_code == 401
 
 
 def test_a_session_is_nothing_here(admin: Client) -> None:

@@ -11,7 +11,6 @@ from uuid import UUID
 import pytest
 from django.test import override_settings
 
-from approvals import clock
 from approvals.decisions import external_requests
 from approvals.models import Approval, ApprovalUse, AuditEntry, Instance
 from approvals.people.accounts import set_groups
@@ -21,10 +20,9 @@ from runtime.control import interventions
 from runtime.errors import RequestError
 from runtime.models import Run
 from runtime.ports.access import Actor
-from tests.support.people import until
 from tests.support.seeds import decide
 from tests.support.threads import together
-from tests.web.aap.conftest import BODY, Desk, Door, code
+from tests.web.aap.conftest import BODY, Desk, Door, code, wait_for
 
 ADMIN, BEA = Actor(person="admin"), Actor(person="bea")
 MANY = 6
@@ -41,7 +39,7 @@ def at(moment: str, act: Callable[[], Any]) -> Callable[[], Any]:
     """Act at this moment of the database's clock, or just after."""
 
     def wait() -> Any:
-        until(lambda: (clock.now() >= datetime.fromisoformat(moment)) or None, moment)
+        wait_for(moment)
         return act()
 
     return wait
@@ -71,7 +69,7 @@ def test_decide_and_expire_at_once_end_once(bot: Door, desk: Desk) -> None:
         ]
     together(acts)
     requests = [request["id"] for request in made]
-    until(lambda: (clock.now() >= deadline) or None, "the last deadline")
+    wait_for(made[-1]["deadline_at"])
     ended = statuses(bot, requests)
     assert set(ended) <= {"approved", "expired"}
     for request, status in zip(requests, ended, strict=True):
@@ -170,7 +168,7 @@ def test_a_decision_after_the_deadline_does_not_count(bot: Door, desk: Desk) -> 
     deadline = datetime.fromisoformat(made["deadline_at"])
     late = deadline + timedelta(milliseconds=1)
     Approval.objects.filter(run=UUID(made["id"])).update(effective_at=late)
-    until(lambda: (clock.now() > late) or None, "the deadline")
+    wait_for((late + timedelta(milliseconds=1)).isoformat())
     read = bot.read(made["id"])
     assert read["decision"] == {"status": "expired", "decided_at": made["deadline_at"]}
     assert code(bot.use(made["id"])) == (409, "not_approved")

@@ -45,6 +45,8 @@ def test_a_decision_is_told_once(hooked: Door, hook: Hook, desk: Desk) -> None:
     assert hook.headers[0]["webhook-id"] == event["id"]
     message = OutboxMessage.objects.get()
     assert (message.ending, message.answer, message.attempts) == ("delivered", "204", 1)
+    assert message.occurred_at is not None
+    assert message.gives_up_at == message.occurred_at + timedelta(hours=168)
 
 
 def test_each_way_to_end_is_told(hooked: Door, hook: Hook, desk: Desk) -> None:
@@ -115,23 +117,6 @@ def test_an_attempt_is_repeated_with_the_same_id_and_body(
     assert hook.events[0] == hook.events[1] == hook.events[2]
     assert {headers["webhook-id"] for headers in hook.headers} == {hook.events[0]["id"]}
     assert OutboxMessage.objects.get().ending == "delivered"
-
-
-def test_a_message_is_given_up_a_week_after_the_decision(
-    hooked: Door, hook: Hook, desk: Desk
-) -> None:
-    made = hooked.ask()
-    hook.statuses = [500, 500]
-    desk.decide(made["id"])
-    send_due()
-    message = OutboxMessage.objects.get()
-    assert message.occurred_at is not None
-    assert message.gives_up_at == message.occurred_at + timedelta(hours=168)
-    OutboxMessage.objects.update(next_at=clock.now(), gives_up_at=clock.now())
-    send_due()
-    assert len(hook.events) == 1
-    message.refresh_from_db()
-    assert (message.ending, message.answer) == ("given up", "500")
 
 
 def test_a_sender_that_lost_its_lease_records_nothing(hooked: Door, hook: Hook, desk: Desk) -> None:

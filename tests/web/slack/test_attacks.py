@@ -16,7 +16,6 @@ from approvals.rules.policy import Demands
 from tests.support.office import Office, reseal
 from tests.support.pages import has
 from tests.support.slack_server import (
-    OTHER_TEAM,
     SECRET,
     TOKEN,
     USERS,
@@ -91,13 +90,6 @@ def test_without_an_app_there_is_no_such_page(settings: Settings, db: None) -> N
 
 def test_a_stranger_decides_nothing(slack: Slack, asked_bea: Approval) -> None:
     assert slack.press("approve", "mallory").status_code == 200
-    refused(slack, "connected to no account", asked_bea)
-
-
-def test_a_user_with_the_same_number_in_another_team_is_a_stranger(
-    slack: Slack, asked_bea: Approval
-) -> None:
-    slack.press("approve", "bea", team=OTHER_TEAM)
     refused(slack, "connected to no account", asked_bea)
 
 
