@@ -1,6 +1,5 @@
 """Replays of recorded runs with hostile code: nothing but the replay is written, and it ends within its limits."""
 
-from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -19,31 +18,13 @@ from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.upkeep import archiving, retention
 from tests.approvals.allowances.office import ANY, in_force
-from tests.approvals.test_prompts import PAID, Shop, desk, overpays
+from tests.approvals.test_prompts import PAID, Shop, overpays
 from tests.support.api_client import Caller
 from tests.support.pages import log_in
 from tests.support.seeds import Cast, person
-from tests.web.runs.test_replays import asked, code, perform
+from tests.web.runs.test_replays import asked, code, perform, run, shop
 
-
-@pytest.fixture
-def shop(by_hand: None, cast: Cast) -> Iterator[Shop]:
-    shop = Shop(desk())
-    yield shop
-    shop.close()
-
-
-@pytest.fixture
-def run(shop: Shop) -> UUID:
-    """A run whose desk paid 40 and handed over."""
-    run = shop.start()
-    shop.approve(run)
-    return run
-
-
-@pytest.fixture
-def caller(cast: Cast) -> Caller:
-    return Caller(cast.admin)
+__all__ = ["run", "shop"]
 
 
 def rows_of_others() -> dict[str, list[str]]:
@@ -86,15 +67,13 @@ REPLIES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("reply", REPLIES)
-def test_a_reply_that_no_run_could_store_is_named(
-    run: UUID, cast: Cast, caller: Caller, reply: str
-) -> None:
+def test_a_reply_that_no_run_could_store_is_named(run: UUID, cast: Cast, reply: str) -> None:
     replay = asked(run)
     stored = perform(replay, code(model=script(lambda turn: REPLIES[reply]())))
     assert (stored.state, "no reply that can be stored: " in stored.result) == ("done", True)
     assert len(stored.result) < 3_000
     assert log_in(cast.admin).get(f"/runs/{run}/replay/").status_code == 200
-    assert caller.get(f"/runs/{run}/replays/{replay}").status_code == 200
+    assert Caller(cast.admin).get(f"/runs/{run}/replays/{replay}").status_code == 200
 
 
 def test_the_script_of_a_stopped_agent_is_not_asked(run: UUID) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import QuerySet
 from pytest_django import Settings
 
@@ -19,7 +19,7 @@ from runtime.control import interventions as cancelling
 from runtime.control import interventions as pausing
 from runtime.control.settle import settle
 from runtime.control.start import create
-from runtime.core.documents.codec import decode_entry, documents_of
+from runtime.core.documents.codec import decode_entry, documents_of, plain_text
 from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import Decision, Verdict
 from runtime.execution.claim import advance
@@ -342,3 +342,17 @@ def mac(**where: Any) -> str:
     """The MAC of the one entry with these columns."""
     ((_, _, found),) = stored(JournalEntry.objects.filter(**where))
     return found
+
+
+def stored_texts() -> str:
+    """Every text of every table, with the entries of the journal as they were written."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        tables = [name for (name,) in cursor.fetchall()]
+        rows = []
+        for table in tables:
+            cursor.execute(f'SELECT * FROM "{table}"')
+            rows += [str(row) for row in cursor.fetchall()]
+        cursor.execute("SELECT body FROM runtime_journalentry")
+        rows += [plain_text(body) for (body,) in cursor.fetchall()]
+    return "\n".join(rows)

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import jwt
+import requests
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from django.conf import settings
 from django.core.cache import cache
@@ -174,3 +175,9 @@ def at_provider(provider: OpenIDProvider, site: str = "http://testserver") -> It
         override_settings(INSTALLED_APPS=apps),
     ):
         yield
+
+
+def back_from(there: str) -> str:
+    """Go to the provider, and return where it leads back to."""
+    back = requests.get(there, allow_redirects=False, timeout=10)
+    return back.headers["Location"].removeprefix("http://testserver")

@@ -10,10 +10,12 @@ import pytest
 from a2wsgi import WSGIMiddleware
 from django.core.wsgi import get_wsgi_application
 from django.db import connections
+from uvicorn import Server
 
 from approvals.models import Approval
 from tests.support.api_client import Caller
 from tests.support.office import Office
+from tests.support.openid_provider import OpenIDProvider, openid_provider
 from tests.support.pages import log_in
 from tests.support.people import until
 from tests.support.seeds import Cast, object_of
@@ -31,6 +33,12 @@ ada_api, bea_api, admin_api = (
     pytest.fixture(lambda cast, name=name: Caller(getattr(cast, name)))
     for name in ("ada", "bea", "admin")
 )
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[OpenIDProvider]:
+    with openid_provider() as provider:
+        yield provider
 
 
 @pytest.fixture
@@ -54,8 +62,10 @@ def doubt(office: Office) -> Approval:
 
 
 @pytest.fixture
-def web(live_broker: str, transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of the web's own application. It has one thread, which no waiting call holds."""
+def web_server(
+    live_broker: str, transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Server]:
+    """The web's own application. It has one thread, which no waiting call holds."""
     from config import asgi, web
     from runtime import broker
     from runtime.web.live import LiveServer
@@ -71,8 +81,15 @@ def web(live_broker: str, transactional_db: None, monkeypatch: pytest.MonkeyPatc
         thread = threading.Thread(target=server.run)
         thread.start()
         until(lambda: server.started or None, "the server to start")
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield server
         server.should_exit = True
         thread.join(60.0)
     django.executor.submit(connections.close_all).result(60.0)
     django.executor.shutdown()
+
+
+@pytest.fixture
+def web(web_server: Server) -> str:
+    """The address of the web's own application."""
+    host, port = web_server.servers[0].sockets[0].getsockname()
+    return f"http://{host}:{port}"

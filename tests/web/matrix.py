@@ -292,19 +292,17 @@ def answer(row: Row, identity: str, places: Places, query: str = "", body: Any =
 def _client_of(row: Row, identity: str, clients: dict[tuple[str, ...], Client]) -> Client:
     """A client of this identity, for all rows that need the same login."""
     bearer = row.by if row.by != "-" else "bea"
-    name = {"disabled": "bea", "narrow": bearer, "revoked": bearer}.get(identity, identity)
+    name = {"disabled": "bea", "narrow": bearer}.get(identity, identity)
     lacks = row.without if identity == "narrow" else ""
-    by_token = row.is_api or identity in ("narrow", "revoked")
-    key = (name, "revoked" if identity == "revoked" else lacks, str(by_token))
+    by_token = row.is_api or identity == "narrow"
+    key = (name, lacks, str(by_token))
     if key not in clients:
         clients[key] = client = Client(raise_request_exception=False)
         if identity == "anon":
             return client
         person = User.objects.get(username=name)
         if by_token:
-            token, plain = tokens.create(person, ALL_SCOPES - {lacks})
-            if identity == "revoked":
-                tokens.revoke(token.public_id, actor=None)
+            _, plain = tokens.create(person, ALL_SCOPES - {lacks})
             client.defaults["HTTP_AUTHORIZATION"] = f"Bearer {plain}"
         else:
             client.force_login(person)
@@ -332,15 +330,13 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "notices/hours": {"zone": "Europe/Berlin", "quiet_from": "22:00", "quiet_until": "07:00"},
         "notices/{channel}": CHANNEL,
         "views/add": {"name": "Urgent", "q": "risk:high"},
-        "policies/try": {"text": "rules: []"},
-        "policies/add": {"text": "rules: []"},
+        **{way: {"text": "rules: []"} for way in ("policies/try", "policies/add")},
         "allow": {"rule.0": "any", "rule.1": "any", "count": "5", "days": "3"},
         "allowance": {"limits": ALLOWED, "count": 5, "days": 3},
         "revoke": why,
         "groups/add": {"group": "finance"},
         **dict.fromkeys(("subscriptions/add", "subscriptions"), SUBSCRIPTION),
-        "instances/add": {"name": "Bot"},
-        "instances": {"name": "Bot"},
+        **{way: {"name": "Bot"} for way in ("instances/add", "instances")},
         "people/add": {"username": "newhire", "group": ["reviewers"]},
         "groups": {"group": ["reviewers"]},
         "confirm": {"seq": "1"},
@@ -357,23 +353,20 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "run-again": {"confirm": "newhire", **given},
         "happened": {"result": '{"message_id": "1"}', **given},
         **{way: {"until": f"{LATER}T00:00Z", **why} for way in ("extend", "extension")},
-        "ask": {"question": "Why?"},
-        "questions": {"question": "Why?"},
+        **{way: {"question": "Why?"} for way in ("ask", "questions")},
         "changes": {"reason": "Less.", **given},
         "answer": {"result": "1", **given},
-        "comment": {"text": "Looks right."},
-        "comments": {"text": "Looks right."},
-        "hand-over": {"to": "eva"},
-        "handover": {"to": "eva"},
-        "away": {"deputy": "ada" if identity == "bea" else "bea", **DAYS},
-        "absences": {"deputy": "ada" if identity == "bea" else "bea", **DAYS},
+        **{way: {"text": "Looks right."} for way in ("comment", "comments")},
+        **{way: {"to": "eva"} for way in ("hand-over", "handover")},
+        **{
+            way: {"deputy": "ada" if identity == "bea" else "bea", **DAYS}
+            for way in ("away", "absences")
+        },
         "edit": {"in.security_level": "1", **given},
         "edit/approve": {"arguments": json.dumps(EDITED), **given},
         "previews": {"arguments": EDITED, "digest": places["digest"]},
         "events": {"id": "e-1", "name": "signed", "data": {}},
-        "message": {"text": "Mind the gap."},
-        "write": {"text": "Mind the gap."},
-        "messages": {"text": "Mind the gap."},
+        **{way: {"text": "Mind the gap."} for way in ("message", "write", "messages")},
         "runs": {"agent": "hr_onboarding", "input": NEWCOMER},
         "imports": places["parcel"],
         "schedules": SCHEDULE,
@@ -387,8 +380,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "{version}/label": {"label": "staging"},
         "prompts/label": {"name": PROMPT, "number": 1, "label": "staging"},
         "prompts/propose": {"name": PROMPT, "number": 2},
-        "prompts/confirm": {"name": PROMPT, "number": 1},
-        "prompts/withdraw": {"name": PROMPT, "number": 1},
+        **{way: {"name": PROMPT, "number": 1} for way in ("prompts/confirm", "prompts/withdraw")},
         "prompts/trials": {"name": PROMPT, "number": 1, "runs": 2},
         "{draft}/try": {"runs": "2"},
     }
@@ -397,21 +389,8 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         SCHEDULE if row.is_api else {**SCHEDULE, **_fields_of(NEWCOMER)},
     )
     if row.is_api:
-        bodies |= {
-            act: {}
-            for act in (
-                "end",
-                "undo",
-                "claim",
-                "release",
-                "resume",
-                "export",
-                "{act}",
-                "lift",
-                "confirm",
-                "replays",
-            )
-        }
+        acts = "end undo claim release resume export {act} lift confirm replays"
+        bodies |= {act: {} for act in acts.split()}
         bodies |= dict.fromkeys(("pause", "cancel", "readmit"), why)
     *_, before, last = row.path.rstrip("/").split("/")
     if "triggers/" in row.path and last in ("new", "change"):

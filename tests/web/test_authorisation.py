@@ -48,13 +48,6 @@ def test_identities_get_their_documented_answers(places: Places, subtests: pytes
             assert said == row.cells
 
 
-def test_a_revoked_token_is_no_identity(places: Places, subtests: pytest.Subtests) -> None:
-    """The eighth identity gets the answers of a person without a login."""
-    for row in ROWS:
-        with subtests.test(f"{row.method} {row.path}"):
-            assert _said(row, answer(row, "revoked", places)) == row.cells["anon"]
-
-
 def test_a_reviewer_whom_the_rule_does_not_name_gets_the_answers_of_a_stranger(
     places: Places, subtests: pytest.Subtests
 ) -> None:

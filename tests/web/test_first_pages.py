@@ -1,7 +1,6 @@
 """The first page of each person, the navigation around pages, and the overview of admins."""
 
 import re
-from collections import Counter
 from datetime import timedelta
 from uuid import uuid4
 
@@ -11,7 +10,6 @@ from django.utils import timezone
 from approvals.models import Approval
 from approvals.people import accounts
 from approvals.rules.roles import Group
-from config.env import environment
 from runtime.models import KillSwitch, Run, WorkerProcess
 from tests.support.office import Office
 from tests.support.pages import has, log_in, queries_at_most, shows, text
@@ -104,15 +102,6 @@ def test_the_links_of_the_overview_lead_to_exactly_what_they_count(
             r'(?:data-id="|class="t" href="/runs/)([\w-]+)', text(admin, link.replace("&amp;", "&"))
         )
         assert shown == [str(one) for one in ids], words
-
-
-def test_no_two_scripts_of_a_page_declare_the_same_name() -> None:
-    """Page scripts share one scope: a name declared twice prevents the second script from running at all."""
-    texts = [path.read_text() for path in (environment.ROOT / "static/js").glob("*.js")]
-    names = re.findall(
-        r"^(?:const|let|class|(?:async )?function) (\w+)", "\n".join(texts), re.MULTILINE
-    )
-    assert [name for name, times in Counter(names).items() if times > 1] == []
 
 
 def test_the_count_of_the_inbox_stays_beside_a_page_s_own_waiting_rows(

@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from a2wsgi import WSGIMiddleware
 from django.conf import settings
-from django.core.wsgi import get_wsgi_application
-from django.db import connections
 from django.test import Client
 from uvicorn import Server
 
@@ -28,27 +25,15 @@ SECONDS = 30.0
 
 
 @pytest.fixture
-def server(
-    live_broker: str, transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Server]:
-    """The web, with one thread for Django and one static file."""
-    from config import asgi, web
-
+def large_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "large.js").write_bytes(b"x" * FILE_BYTES)
     monkeypatch.setattr(settings, "STATIC_ROOT", tmp_path)
-    application: Any = get_wsgi_application()
-    django: Any = WSGIMiddleware(application, workers=1)
-    monkeypatch.setattr(asgi, "_django", django)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = web.server(fd=listener.fileno())
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        until(lambda: server.started or None, "the server to start")
-        yield server
-        server.should_exit = True
-        thread.join(SECONDS)
-    django.executor.submit(connections.close_all).result(SECONDS)
-    django.executor.shutdown()
+
+
+@pytest.fixture
+def server(large_file: None, web_server: Server) -> Server:
+    """The web, with one static file."""
+    return web_server
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import requests
 from django.conf import settings as django_settings
 from django.contrib.auth.models import User
 from django.test import Client
@@ -17,7 +16,7 @@ from approvals.people import accounts, second_factors, sign_in
 from approvals.rules.identity_providers import Identity
 from approvals.signed import statements
 from tests.approvals.policies.office import asked
-from tests.support.openid_provider import OpenIDProvider, at_provider, openid_provider
+from tests.support.openid_provider import OpenIDProvider, at_provider, back_from
 from tests.support.pages import has, log_in, send, shows
 from tests.support.second_factors import Phone, give_code, page_of, phone_of
 from tests.support.seeds import Cast
@@ -27,12 +26,6 @@ pytestmark = pytest.mark.django_db
 SIGN_IN, STEP_UP = "/login/oidc/acme/", "/login/oidc/acme/?step_up=1&next=/inbox/"
 RULE = "rules: [{name: Fresh, step_up: required}]"
 SUBJECT = "248289761001"
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[OpenIDProvider]:
-    with openid_provider() as provider:
-        yield provider
 
 
 @pytest.fixture
@@ -56,9 +49,7 @@ def _set(settings: Settings, **terms: Any) -> None:
 def _go(browser: Client, start: str) -> tuple[dict[str, list[str]], Any]:
     """Go to the provider and back. Return its parameters, and the last answer."""
     there = browser.get(start)["Location"]
-    back = requests.get(there, allow_redirects=False, timeout=10).headers["Location"]
-    answer = browser.get(back.removeprefix("http://testserver"))
-    return parse_qs(urlsplit(there).query), answer
+    return parse_qs(urlsplit(there).query), browser.get(back_from(there))
 
 
 def _now(seconds_ago: int = 0) -> int:

@@ -198,7 +198,7 @@ def test_the_page_names_the_undo_window(bea: Client, asked: Approval, settings: 
     has(_box(bea, asked), "approved, starts when every agent is resumed")
 
 
-def test_page_and_list_show_the_outcome_of_each_call(bea: Client, office: Office) -> None:
+def test_the_page_shows_the_outcome_of_each_call(bea: Client, office: Office) -> None:
     said_of: dict[str, ToolFailure | Unknown] = {
         "a": ToolFailure(error="no such <person>"),
         "b": Unknown(error="cut off"),
@@ -207,21 +207,14 @@ def test_page_and_list_show_the_outcome_of_each_call(bea: Client, office: Office
         gated=True, body=lambda asked: said_of.get(asked.args["username"], ToolResult(value="set"))
     )
     boxes = []
-    for name in ("a", "b", "c", "d"):
+    for name in ("a", "b", "c"):
         run = office.start(args={"username": name, "security_level": 1})
         approval = office.request(run)
         send(bea, approval, "approve")
-        if name != "c":
-            office.advance(run)
-            boxes.append(_box(bea, approval))
-            has(_text(bea, approval), hides=["The call may start once"])
+        office.advance(run)
+        boxes.append(_box(bea, approval))
+        has(_text(bea, approval), hides=["The call may start once"])
     failed, lost, done = boxes
     has(failed, "Status: failed", "no such &lt;person&gt;")
     has(lost, f'href="/a/{Approval.objects.get(kind="in_doubt").id}/"')
     has(done, "Status: done in ", ">Result<")
-    rows = text(bea, "/decisions/").split('<li class="row"')[1:]
-    said = [re.findall(r'class="badge[^>]*>(?:<svg.*?</svg>)?([A-Z][^<]*)', row) for row in rows]
-    outcomes = [["Done"], [], ["In doubt"], ["Failed"]]
-    assert said == [["Approved", *outcome] for outcome in outcomes]
-    for row, words in zip(rows, ("set", "", "cut off", "no such &lt;person&gt;"), strict=True):
-        assert words in row

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 from django.core import mail
-from django.db import connection, transaction
+from django.db import transaction
 from django.test import Client
 
 from agents.catalogue.published import publish
@@ -21,22 +21,21 @@ from approvals.decisions.decide import decide
 from approvals.models import Approval
 from approvals.port.adapter import ApprovalService
 from runtime.control.start import create
-from runtime.core.documents.codec import plain_text
 from runtime.core.run.events import ModelReplied
-from runtime.core.values.enums import Risk, Verdict
+from runtime.core.values.enums import Risk
 from runtime.errors import Forbidden
 from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import journal
 from tests.support.api_client import Caller, field_of
-from tests.support.engine import HandDriven
+from tests.support.engine import HandDriven, stored_texts
 from tests.support.pages import send, shows, text, text_of
 from tests.support.specs import Question, registry_of
 
 # Each test releases another one, because released answers stay in the tables.
-DRAFT, BETTER, EDITED, GIVEN, EARLY, LATER = (
-    f"canary-{one}-text" for one in ("draft", "better", "edited", "given", "early", "later")
+DRAFT, BETTER, EDITED, EARLY, LATER = (
+    f"canary-{one}-text" for one in ("draft", "better", "edited", "early", "later")
 )
 
 
@@ -108,20 +107,6 @@ def desk(by_hand: None, cast: object) -> Iterator[Desk]:
     desk.close()
 
 
-def _stored() -> str:
-    """Every text of every table, with the entries of the journal as they were written."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-        tables = [name for (name,) in cursor.fetchall()]
-        rows = []
-        for table in tables:
-            cursor.execute(f'SELECT * FROM "{table}"')
-            rows += [str(row) for row in cursor.fetchall()]
-        cursor.execute("SELECT body FROM runtime_journalentry")
-        rows += [plain_text(body) for (body,) in cursor.fetchall()]
-    return "\n".join(rows)
-
-
 def _seen_by(reader: Client, api: Caller, run: UUID, approval_id: UUID) -> str:
     """Everything that a reader can open about the run and its request."""
     pages = [f"/runs/{run}/", f"/runs/{run}/?tab=transcript", f"/runs/{run}/?step=0/c1.0", "/runs/"]
@@ -140,7 +125,7 @@ def test_only_reviewers_read_a_held_answer_before_its_release(
 ) -> None:
     approval = desk.start()
     run = approval.run_id
-    assert not [one for one in (DRAFT, BETTER) if one in _stored()]
+    assert not [one for one in (DRAFT, BETTER) if one in stored_texts()]
     seen = _seen_by(ada, ada_api, run, approval.id)
     assert "canary" not in seen
     shows(ada, approval, "only its reviewers read it")
@@ -175,7 +160,7 @@ def test_only_reviewers_read_a_held_answer_before_its_release(
     again = Approval.objects.get(run=run, status="pending")
     seen = _seen_by(ada, ada_api, run, again.id)
     assert "canary" not in seen
-    assert not [one for one in (DRAFT, BETTER) if one in _stored()]
+    assert not [one for one in (DRAFT, BETTER) if one in stored_texts()]
     send(bea, again, "approve")
     assert desk.advance_once(run).status == "completed"
     assert "final_answer returned" in desk.heartbeat.measures.stored()
@@ -197,7 +182,7 @@ def test_a_reviewer_edits_the_answer_in_a_form_and_the_proposed_one_stays_unread
     send(bea, approval, "edit/approve", arguments=sent)
     approval.refresh_from_db()
     assert approval.status == "approved"
-    assert not [one for one in (DRAFT, EDITED) if one in _stored()]
+    assert not [one for one in (DRAFT, EDITED) if one in stored_texts()]
     shows(ada, approval, hides=[DRAFT, EDITED])
     assert desk.advance_once(approval.run_id).status == "completed"
     shows(ada, approval.run_id, EDITED, hides=[DRAFT])
@@ -218,20 +203,6 @@ def test_an_edit_at_high_risk_takes_the_name_that_its_page_shows(
     assert approval.status == "approved"
 
 
-def test_a_reviewer_answers_instead(desk: Desk, ada: Client, bea: Client) -> None:
-    approval = desk.start()
-    decide(
-        approval_id=approval.id,
-        verdict=Verdict.ANSWER,
-        digest=approval.approval_digest,
-        reason="",
-        actor=Actor(person="bea"),
-        result=GIVEN,
-    )
-    assert desk.advance_once(approval.run_id).status == "completed"
-    shows(ada, approval.run_id, GIVEN, hides=[DRAFT])
-
-
 def test_the_requester_reads_a_message_of_the_agent_once_it_is_released(
     desk: Desk, ada: Client, bea: Client, admin: Client, ada_api: Caller
 ) -> None:
@@ -242,7 +213,7 @@ def test_the_requester_reads_a_message_of_the_agent_once_it_is_released(
         found = ada_api.get(f"/runs/{run}/agent-messages").json()
         return [(one["agent"], one["text"], one["at"] is not None) for one in found]
 
-    assert EARLY not in _stored()
+    assert EARLY not in stored_texts()
     assert "canary" not in _seen_by(ada, ada_api, run, approval.id)
     assert "canary" not in text(admin, f"/runs/{run}/?tab=state")
     shows(ada, run, "Message from the agent", "waits for its release")
@@ -256,7 +227,7 @@ def test_the_requester_reads_a_message_of_the_agent_once_it_is_released(
     desk.advance_once(run)
     again = Approval.objects.get(run=run, status="pending")
     assert "canary" not in _seen_by(ada, ada_api, run, again.id)
-    assert not [one for one in (EARLY, LATER) if one in _stored()]
+    assert not [one for one in (EARLY, LATER) if one in stored_texts()]
     assert told() == [("teller", None, False)]
     send(bea, again, "approve")
     shows(ada, run, hides=[LATER])
@@ -265,7 +236,7 @@ def test_the_requester_reads_a_message_of_the_agent_once_it_is_released(
     shows(ada, run, "Message from the agent", sent, hides=[EARLY, "waits for its release"])
     shows(ada, f"/runs/{run}/?tab=transcript", sent)
     assert told() == [("teller", sent, True)]
-    assert EARLY not in _stored() + _seen_by(ada, ada_api, run, approval.id)
+    assert EARLY not in stored_texts() + _seen_by(ada, ada_api, run, approval.id)
     assert Run.objects.get(id=run).output == '"All done."'
 
 
@@ -281,7 +252,7 @@ def test_a_message_that_was_denied_is_never_shown(
     shows(ada, run, hides=["Message from the agent"])
     assert ada_api.get(f"/runs/{run}/agent-messages").json() == []
     seen = _seen_by(ada, ada_api, run, approval.id)
-    assert not [one for one in (EARLY, LATER) if one in seen + _stored()]
+    assert not [one for one in (EARLY, LATER) if one in seen + stored_texts()]
 
 
 @pytest.mark.parametrize("sealed", [False, True])

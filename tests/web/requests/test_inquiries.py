@@ -10,8 +10,6 @@ from django.test import Client
 from approvals.decisions.teamwork import inquire
 from approvals.errors import TooManyInquiries
 from approvals.models import Approval, AuditEntry
-from approvals.people import tokens
-from approvals.rights.principals import ALL_SCOPES
 from runtime.control.verification import verify
 from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.limits import MAX_ANSWER, MAX_INQUIRIES, MAX_INQUIRY
@@ -20,11 +18,11 @@ from runtime.models import Signal
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelAnswer, ModelFailure, ModelRequest, Outcome, RateLimited
 from tests.support import seeds
+from tests.support.api_client import Caller, field_of
 from tests.support.engine import types
 from tests.support.fake_ports import Script, say
 from tests.support.office import Office
 from tests.support.pages import has, in_order, send, shows, text_of
-from tests.support.seeds import Cast
 
 BEA, ADA = Actor(person="bea"), Actor(person="ada")
 
@@ -124,11 +122,6 @@ def test_a_question_that_the_decision_overtakes_has_no_answer(bea: Client, offic
     shows(bea, approval, "Not answered: the request was closed first")
 
 
-def _answer(outcome: Outcome) -> ModelAnswer:
-    assert isinstance(outcome, ModelAnswer)
-    return outcome
-
-
 def test_an_answer_needs_a_budget(bea: Client, office: Office) -> None:
     work = office.effects.agents["account_agent"]
     office.effects.agents["account_agent"] = lambda request: replace(
@@ -142,18 +135,14 @@ def test_an_answer_needs_a_budget(bea: Client, office: Office) -> None:
     assert all(one.inquiry is None for one in office.effects.models)
 
 
-def test_the_api_asks_and_lists(bea: Client, office: Office, cast: Cast) -> None:
-    _, secret = tokens.create(cast.bea, ALL_SCOPES)
-    head = {"Authorization": f"Bearer {secret}"}
+def test_the_api_asks_and_lists(bea_api: Caller, office: Office) -> None:
     approval = office.request(office.start())
     answering(office, say("Because."))
-    path = f"/api/v1/approvals/{approval.id}/questions"
-    client = Client(headers=head)
-    [sent] = client.post(path, {"question": "Why?"}, content_type="application/json").json()
+    path = f"/approvals/{approval.id}/questions"
+    [sent] = bea_api.post(path, {"question": "Why?"}).json()
     assert (sent["state"], sent["person"], sent["asked_at"]) == ("waiting", "bea", None)
     office.advance(approval.run_id)
-    [told] = client.get(path).json()
+    [told] = bea_api.get(path).json()
     assert (told["state"], told["answer"], told["id"]) == ("answered", "Because.", sent["id"])
-    refused = client.post(path, {"question": ""}, content_type="application/json")
-    assert (refused.status_code, refused.json()["field"]) == (422, "question")
-    assert client.get(f"/api/v1/approvals/{uuid4()}/questions").status_code == 404
+    assert field_of(bea_api.post(path, {"question": ""})) == (422, "question")
+    assert bea_api.get(f"/approvals/{uuid4()}/questions").status_code == 404

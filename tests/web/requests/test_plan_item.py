@@ -1,8 +1,5 @@
 """The plan that an agent keeps: a checklist on the page of its run, and its item at work on each request."""
 
-import json
-from typing import Any
-
 import pytest
 from django.test import Client
 
@@ -49,20 +46,8 @@ def test_run_and_request_show_the_plan_as_text_of_the_agent(
     shows(bea, asked, "item 2 of 3", "2 of 3 done")
 
 
-def test_the_item_is_sealed_with_the_request(
-    bea: Client, bea_api: Caller, office: Office, asked: Approval
-) -> None:
+def test_the_api_has_the_item(bea_api: Caller, asked: Approval) -> None:
     assert bea_api.get(f"/approvals/{asked.id}").json()["preview"] == {"plan": ITEM}
-    assert asked.preview is not None
-    other = asked.preview.replace("level", "rank")
-    Approval.objects.filter(pk=asked.pk).update(preview=other)
-    shows(bea, asked, "Tampered with")
-
-
-@pytest.mark.parametrize("found", [[], {"plan": []}, {"plan": None}, "x"])
-def test_a_row_that_holds_anything_has_a_page(bea: Client, asked: Approval, found: Any) -> None:
-    Approval.objects.filter(pk=asked.pk).update(preview=json.dumps(found))
-    shows(bea, asked, "Tampered with", hides=["Item of the plan"])
 
 
 def test_without_a_plan_there_is_no_card(ada: Client, bea: Client, office: Office) -> None:

@@ -34,6 +34,12 @@ FORGERIES: dict[str, dict[str, Any]] = {
     "frame": {"frame": "nothing"},
     "path without an end": {"path": []},
     "path of numbers": {"path": [1, 2]},
+    "another item of the plan": {"preview": '{"plan": {"item": "Other", "number": 2, "of": 3}}'},
+    "an item that is no object": {"preview": '{"plan": []}'},
+    "a preview that is a list": {"preview": "[]"},
+    "a preview that is a text": {"preview": '"x"'},
+    "parts of a preview of wrong types": {"preview": '{"shown": 7, "before": [1]}'},
+    "a preview that is no JSON": {"preview": "no JSON"},
 }
 
 

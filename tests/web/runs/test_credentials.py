@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import httpx2
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.test import Client
 
 from agents import credentials
@@ -24,12 +24,11 @@ from agents.sdk.scripts import Reply, Turn, call, say, script
 from approvals.models import Approval
 from approvals.port.adapter import ApprovalService
 from runtime.control.start import create
-from runtime.core.documents.codec import plain_text
 from runtime.core.values.enums import GateKind
 from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolFailure
-from tests.support.engine import HandDriven
+from tests.support.engine import HandDriven, stored_texts
 from tests.support.oauth_server import CLIENT, SECRET, TokenServer, token_server
 from tests.support.pages import send, shows, text
 from tests.support.specs import Question, handler_of, registry_of, spec_of, tool_request
@@ -92,18 +91,6 @@ class Desk(HandDriven):
         return self.advance_once(self.run)
 
 
-def _stored() -> str:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-        rows = []
-        for (table,) in cursor.fetchall():
-            cursor.execute(f'SELECT * FROM "{table}"')
-            rows += [str(row) for row in cursor.fetchall()]
-        cursor.execute("SELECT body FROM runtime_journalentry")
-        rows += [plain_text(body) for (body,) in cursor.fetchall()]
-    return "\n".join(rows)
-
-
 def test_a_token_that_lapses_while_the_run_waits_is_refreshed_and_a_person_replaces_a_withdrawn_one(
     by_hand: None,
     cast: object,
@@ -143,7 +130,7 @@ def test_a_token_that_lapses_while_the_run_waits_is_refreshed_and_a_person_repla
     finally:
         desk.close()
     out, err = capfd.readouterr()
-    told = _stored() + seen + caplog.text + out + err
+    told = stored_texts() + seen + caplog.text + out + err
     assert not [one for one in ("access", "refresh", "client") if f"canary-{one}" in told]
     assert "••••" in (Run.objects.get(id=desk.run).output or "").encode().decode("unicode_escape")
 

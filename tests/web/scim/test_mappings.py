@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-import requests
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
@@ -23,7 +22,7 @@ from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from tests.docs.pages import blocks
 from tests.support.commands import tried
-from tests.support.openid_provider import OpenIDProvider, at_provider, openid_provider
+from tests.support.openid_provider import OpenIDProvider, at_provider, back_from
 from tests.support.pages import has, log_in, queries_at_most, shows
 from tests.support.seeds import Cast
 from tests.web.scim.provisioner import ZOE, Provisioner
@@ -188,12 +187,6 @@ def test_a_disabled_person_holds_no_request(acme: Provisioner, asked: Approval) 
     assert not Handover.objects.exists()
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[OpenIDProvider]:
-    with openid_provider() as provider:
-        yield provider
-
-
 @pytest.fixture
 def provider(running: OpenIDProvider) -> Iterator[OpenIDProvider]:
     with at_provider(running):
@@ -204,10 +197,7 @@ def provider(running: OpenIDProvider) -> Iterator[OpenIDProvider]:
 
 def _sign_in() -> str | None:
     browser = Client()
-    back = requests.get(
-        browser.get("/login/oidc/acme/")["Location"], allow_redirects=False, timeout=10
-    )
-    browser.get(back.headers["Location"].removeprefix("http://testserver"))
+    browser.get(back_from(browser.get("/login/oidc/acme/")["Location"]))
     key = browser.session.get("_auth_user_id")
     return User.objects.get(pk=key).username if key else None
 
