@@ -43,11 +43,13 @@ CHANGED = "A person changed this result. The result as JSON: "
 GIVEN = (
     "A person gave this reply in your place, with its calls if there are any. "  # its text follows
 )
-ANSWERED = "This call was not made. A person gave this result instead. The result as JSON: "
-ANSWERED_BY_POLICY = (
+CALL_ANSWER_PREFIX = (
+    "This call was not made. A person gave this result instead. The result as JSON: "
+)
+POLICY_ANSWER_PREFIX = (
     "This call was not made. No person decided in time, so a rule gave this result: "
 )
-ANSWERED_QUESTION = "A person answered. The answer as JSON: "
+QUESTION_ANSWER_PREFIX = "A person answered. The answer as JSON: "
 # The arguments and a line break follow, then the outcome as text, or RESULT and the result.
 EDITED = "A person changed the arguments of this call. The arguments as JSON: "
 RESULT = "The result as JSON: "
@@ -94,9 +96,9 @@ REPEATED = "$repeated"
 _TOLD = (
     CHANGED,
     REPORTED,
-    ANSWERED,
-    ANSWERED_BY_POLICY,
-    ANSWERED_QUESTION,
+    CALL_ANSWER_PREFIX,
+    POLICY_ANSWER_PREFIX,
+    QUESTION_ANSWER_PREFIX,
 )  # each is followed by the result
 
 Reply = ModelResponse
@@ -187,8 +189,8 @@ def word_report(result: dict[str, Any], *, question: bool) -> str:
     if not result.get("answered"):
         return REPORTED
     if not result["reported_by"]:
-        return ANSWERED_BY_POLICY
-    return ANSWERED_QUESTION if question else ANSWERED
+        return POLICY_ANSWER_PREFIX
+    return QUESTION_ANSWER_PREFIX if question else CALL_ANSWER_PREFIX
 
 
 def script(fn: Callable[[Turn], Reply], *, answers: Callable[[Turn], str] | None = None) -> Script:

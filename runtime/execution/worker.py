@@ -284,7 +284,7 @@ class RunPauses:
 
     def pause(self, seconds: float, cause: Exception | None = None) -> None:
         """Wait without a slot. Raises LeaseLost once another worker has the run."""
-        # Eight slots serve all runs of the process: none is held while nothing can be done.
+        # Eight slots serve all runs of the process, so a run that waits releases its own.
         self.slots.release()
         self.claimed.lost.wait(seconds)
         self.slots.acquire()

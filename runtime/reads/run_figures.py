@@ -147,14 +147,14 @@ def run_totals() -> RunTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitedModel:
-    """The `calls` of a model that wait for its provider. `next_at` is the time of the next one.
+    """The `calls` of a model that wait for its provider. `next_call_at` is the time of the next of them.
 
     The first waits since `since`; `tries` is how often the provider has put off one of them at most.
     """
 
     model: str
     calls: int
-    next_at: datetime
+    next_call_at: datetime
     since: datetime
     tries: int
 
@@ -182,8 +182,8 @@ def limited_models() -> tuple[LimitedModel, ...]:
         cursor.execute(_BY_MODEL, {"most": MOST, "statuses": [str(status) for status in MAY_WAIT]})
         rows = cursor.fetchall()
     return tuple(
-        LimitedModel(model=model, calls=calls, next_at=next_at, since=since, tries=tries)
-        for model, calls, next_at, since, tries in rows
+        LimitedModel(model=model, calls=calls, next_call_at=next_call_at, since=since, tries=tries)
+        for model, calls, next_call_at, since, tries in rows
     )
 
 

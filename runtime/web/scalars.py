@@ -62,7 +62,7 @@ def in_words(value: Any) -> SafeString | str:
 
 @register.filter
 def reads_otherwise(value: str) -> bool:
-    """Tell whether a text reads like the words for a value that is no text."""
+    """Return True if a text looks like a value of another type, such as "yes", "12" or "not set"."""
     return len(value) <= MAX_WORDS and bool(_READS_OTHERWISE.fullmatch(value))
 
 

@@ -269,7 +269,10 @@ def uncount_denials(denials: dict[str, Denial]) -> dict[str, Denial]:
 
 
 def restore_call(call: Call, event: Retried) -> Call:
-    """Return the call, restored if it is closed. An attempt that did not end as a failure may have had its effect."""
+    """Return a closed call in the state in which it is tried again, another call unchanged.
+
+    An attempt that did not end as a failure may have had its effect.
+    """
     if call.state is not CallState.CLOSED:
         return call
     in_doubt = call.attempt > call.failures

@@ -58,11 +58,11 @@ MAX_ERROR = 500
 
 # Errors that no rule causes: the run is released or quarantined, and no person is asked.
 _OURS = (RuntimeFault, CoreError, UnknownAgent, psycopg.Error, DatabaseError)
-CURRENT = timedelta(seconds=10)  # the age up to which a preview confirms an approval
+MAX_CONFIRMING_AGE = timedelta(seconds=10)  # of the preview that must equal the approved one
 
 # The age up to which a gate shows a preview. It is longer, because the gates of a turn open together, after the last of
 # its previews. The preview is made again before the effect.
-SHOWN = timedelta(minutes=10)
+MAX_SHOWN_AGE = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,7 +351,7 @@ class Admission:
     ) -> AdmissionResult | PreviewCall:
         """Open a gate, with a preview if the tool has one. A call whose precondition fails is refused instead."""
         if info.previews:
-            if not is_current(call.preview, terms.digest, self.clock(), SHOWN):
+            if not is_current(call.preview, terms.digest, self.clock(), MAX_SHOWN_AGE):
                 return PreviewCall(frame=frame, call=call.id, terms=terms)
             if call.preview is not None and call.preview.refused:
                 refused = CallRefused(frame=frame, call=call.id, reason=plain(call.preview.refused))
@@ -378,7 +378,7 @@ class Admission:
 
 
 def is_current(
-    preview: CallPreview | None, digest: str, at: datetime, within: timedelta = CURRENT
+    preview: CallPreview | None, digest: str, at: datetime, within: timedelta = MAX_CONFIRMING_AGE
 ) -> bool:
     """Return whether a preview was made of this action, not longer ago than `within`."""
     if preview is None or preview.at is None or preview.digest != digest:

@@ -12,7 +12,9 @@ from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables.received_events import KEPT_DAYS, PRUNED
 
-NOTED = timedelta(seconds=3)  # between two writes of the time of a look that found nothing to say
+LOOK_WRITE_INTERVAL = timedelta(
+    seconds=3
+)  # between two writes of the time of a look that found nothing to say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +101,7 @@ def note_look(
             "trigger": trigger,
             "problem": problem,
             "now": now,
-            "before": now - NOTED,
+            "before": now - LOOK_WRITE_INTERVAL,
             "not_before": not_before,
         },
     )
