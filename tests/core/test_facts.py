@@ -9,6 +9,7 @@ import pytest
 
 from config.env.environment import ROOT
 from runtime.core.run.accounting import exhausted_at, has_limits
+from runtime.core.run.calls import reason_item_ends
 from runtime.core.run.continuation import MAX_REFUSALS, Call, Continuation, Phase, replace
 from runtime.core.run.planning import CancelRun, OpenFrame, plan
 from runtime.core.values import limits
@@ -57,6 +58,12 @@ def test_a_run_fails_at_the_limit_of_refused_calls() -> None:
     now = Continuation(run=RUN, phase=Phase.STARTED, agent="a", refusals=MAX_REFUSALS)
     assert plan(now) == (CancelRun(reason="5 calls that could not be made"),)
     assert isinstance(plan(replace(now, refusals=MAX_REFUSALS - 1))[0], OpenFrame)
+
+
+def test_an_item_ends_at_the_limit_of_refused_calls() -> None:
+    now, item = Continuation(run=RUN), frame_of(item=True, refusals=MAX_REFUSALS)
+    assert reason_item_ends(now, item) == "5 calls of this item that could not be made"
+    assert reason_item_ends(now, replace(item, refusals=MAX_REFUSALS - 1)) == ""
 
 
 def test_a_run_is_limited_only_by_its_budget() -> None:

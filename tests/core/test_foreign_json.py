@@ -3,7 +3,7 @@
 import pytest
 
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import read_json
+from runtime.core.values.json_values import fingerprint, read, read_json, read_object, readable
 from runtime.core.values.limits import JSON_DEPTH
 
 
@@ -28,3 +28,20 @@ def test_what_is_not_json_or_too_deep_is_refused() -> None:
     for text in ('{"a": NaN}', deep):
         with pytest.raises(NotJson):
             read_json(text, "body")
+
+
+def test_a_submitted_number_keeps_its_digits() -> None:
+    numbers = read("[2.0, 1.5, 0.1000000000000000000001, 1e400, 9007199254740993]")
+    assert readable(numbers) == [2, 1.5, "0.1000000000000000000001", "1E+400", "9007199254740993"]
+    with pytest.raises(NotJson, match="look the same"):
+        readable(read(r'{"a\u0000": 1, "a\\0": 2}'))
+
+
+def test_a_fingerprint_is_of_values_not_of_their_notation() -> None:
+    first = fingerprint(read_object(b'{"a": 1.0, "b": [1e1, -0.50]}'))
+    assert first == fingerprint(read_object(b' {"b":[10,-0.5],"a":1}'))
+    for other in (b'{"b":[10,0.5],"a":1}', b'{"b":[10,-0.5],"a":10}', b'{"b":[10,-0.5],"a":"1"}'):
+        assert first != fingerprint(read_object(other))
+    for body in (b'{"a": 1, "a": 1}', b'{"a": 1} x', b"[]", b'{"a": {"b": 1, "b": 2}}'):
+        with pytest.raises(NotJson):
+            read_object(body)

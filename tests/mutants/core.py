@@ -28,6 +28,7 @@ BESIDE_THE_CORE = (
     "tests/stored/test_golden.py",
     "tests/upkeep/test_retention_rules.py",
     "tests/approvals/test_policy.py",
+    "tests/approvals/policies/test_judge.py",
     "tests/reads/test_lookalikes.py",
 )
 FEW, ALL = "20", "2000"  # walks

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.core.values.lookalikes import describe
+from runtime.core.values.lookalikes import describe, skeleton
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,10 @@ def test_many_are_counted_and_a_long_text_is_looked_at_in_part() -> None:
         "Only the first 20 characters were checked."
     )
     assert describe("x" * 100 + " p\u0430y", limit=20) == []
+
+
+def test_texts_that_look_alike_have_one_skeleton() -> None:
+    assert skeleton("P\u0430yPal\u200b") == skeleton("paypal") == "paypal"
+    assert skeleton("xn--pypal-4ve.com", host=True) == "paypal.com"
+    assert skeleton("rnicrosoft.com", host=True) == skeleton("microsoft.com", host=True)
+    assert skeleton("rn") != skeleton("m")

@@ -120,3 +120,8 @@ def test_a_lost_result_fails_unless_the_call_has_happened(effect: EffectClass | 
     event = journaled(after(STARTED[2], *admitted), returned("\ud800"))
     happened = effect in (EffectClass.IDEMPOTENT, EffectClass.WRITE)
     assert isinstance(event, ToolReturned if happened else ToolFailed)
+
+
+def test_an_event_that_can_be_kept_is_kept() -> None:
+    event = returned("a result")
+    assert journaled(after(), event) is event

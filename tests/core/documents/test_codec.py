@@ -59,6 +59,12 @@ def test_values_that_would_be_read_differently_are_not_written(value: Any, where
         codec.encode_entry(returned(value))
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**53, {"\x00": 1}, DEEP])
+def test_nor_are_they_as_the_only_event_of_an_entry(value: Any) -> None:
+    with pytest.raises(NotJson, match=r"^events"):
+        codec.encode_entry(Entry(at=AT, events=returned(value).events[1:]))
+
+
 def test_unusual_but_valid_values_are_written() -> None:
     texts = ["NaN", {"Infinity": ["-Infinity"]}, "\\u0000", "\U0001f600 ä"]
     entry = returned([*texts, 2**53 - 1, -(2**53 - 1), 0.1234567890123456, [[[]]] * 100])
