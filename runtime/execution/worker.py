@@ -110,6 +110,8 @@ class RecentRuns:
         is_long = 0 < conversations.position <= len(rows)
         if not is_long and len(rows) != now.position:
             return False  # earlier ones are gone
+        if conversations.position > len(rows):
+            conversations.reset()  # they have read the entry of a step that was not written
         entries = KnownEntries(rows=tuple(rows), conversations=conversations, now=now)
         characters = sum([len(body) for _, body, *_ in rows])
         with self._lock:

@@ -82,7 +82,7 @@ class StoredRun:
             self.run, claim.continuation_position, row, entries.text, conversations
         )
         now = journal.replayed(
-            kept_state or base, mark, entries, position=claim.position, head=claim.head
+            base, mark, entries, position=claim.position, head=claim.head, kept_state=kept_state
         )
         return now, entries
 

@@ -17,7 +17,7 @@ from runtime.core.run.reducer import initial
 from runtime.core.values.call_options import CompactionOptions
 from runtime.core.values.enums import EffectClass
 from runtime.core.values.limits import MAX_SUMMARY
-from runtime.errors import LeaseLost
+from runtime.errors import LeaseLost, Tampered
 from runtime.execution import worker
 from runtime.execution.worker import RecentRuns
 from runtime.keyring import macs
@@ -30,6 +30,7 @@ from runtime.store import failpoints, pool, steps
 from runtime.store.tables import continuations
 from runtime.store.tables import journal as entries
 from runtime.store.tables.journal import Row
+from runtime.store.tables.pruning import UNPRUNED
 from tests.support.calls import around
 from tests.support.engine import MakeBench, Rig, bodies, lose, pause, resume, types
 from tests.support.fake_ports import FakeEffects, FakeTool, Script, ask, say, turns
@@ -193,6 +194,38 @@ def test_a_process_folds_the_entries_of_a_short_run_once(
     before = JournalEntry.objects.filter(run_id=run).count()
     assert desk.answer(run).status == "suspended"
     assert len(decoded) == before
+
+
+def test_conversations_that_read_an_unwritten_entry_are_not_kept() -> None:
+    recent = RecentRuns()
+    assert not recent.put(RUN, rows("a"), read(2), replace(initial(RUN), position=1))
+    known = recent.pop(RUN, rows("a"))
+    assert known.now is not None
+    assert known.conversations.position == 0
+
+
+def test_entries_up_to_the_later_of_continuation_and_kept_state_are_not_folded() -> None:
+    def replayed(base: State, kept: State) -> State:
+        found = entries.Entries(rows("ab"))  # which no release can read
+        return entries.replayed(base, UNPRUNED, found, position=2, head="mac b", kept_state=kept)
+
+    first = replace(initial(RUN), position=1, head="mac a")
+    second = replace(first, position=2, head="mac b")
+    assert replayed(second, first) is second
+    assert replayed(first, second) is second
+    with pytest.raises(Tampered, match="entry 1 is not that of the continuation"):
+        replayed(replace(first, head="another"), second)
+
+
+def test_a_kept_result_stays_as_it_was_journaled(rig: MakeBench) -> None:
+    shared = ["x"]
+    desk = rig({"a": SCRIPT}, t=FakeTool(gated=True, body=lambda _: ToolResult(value=shared)))
+    run = desk.advance(desk.start("a")).id
+    desk.answer(run)
+    shared.append("by a later call")
+    desk.answer(run)
+    results = [turn for turn in desk.effects.models[-1].messages if turn["role"] == "results"]
+    assert results[0]["results"][0]["content"] == ["x"]
 
 
 @pytest.fixture

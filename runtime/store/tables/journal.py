@@ -177,14 +177,24 @@ def read(connection: Connection, run: UUID) -> tuple[PruneMark, Entries]:
 
 
 def replayed(
-    base: Continuation, mark: PruneMark, entries: Entries, *, position: int, head: str
+    base: Continuation,
+    mark: PruneMark,
+    entries: Entries,
+    *,
+    position: int,
+    head: str,
+    kept_state: Continuation | None = None,
 ) -> Continuation:
     """Fold the entries after `base` up to exactly `position`, whose MAC must be `head`.
 
     Entries before `base` no longer change the state. They are verified too, because people read them and decide by
-    them. Raises Tampered or NewerSchema.
+    them. `kept_state` is a state after the first entries, if the process has one. If it is later than `base`, only the
+    entries after it are folded. Raises Tampered or NewerSchema.
     """
     now, last = base, mark.position
+    if kept_state is not None and kept_state.position > base.position:
+        now = kept_state
+    begin = now.position
     if mark.position > base.position or (mark.position == base.position and mark.head != base.head):
         raise Tampered(
             f"the journal begins after entry {mark.position}, not where its run continues"
@@ -192,7 +202,7 @@ def replayed(
     for last, body, mac, *_ in entries.rows:
         if last == base.position and mac != base.head:
             raise Tampered(f"journal entry {last} is not that of the continuation")
-        if last > base.position:
+        if last > begin:
             now = _fold(now, last, mac, _decoded(last, body))
     if (last, now.position, now.head) != (position, position, head):
         raise Tampered(f"the journal ends at entry {last}, the run at {position}")
