@@ -34,7 +34,7 @@ from agents.sdk.spec import ToolSpec
 from runtime.core.documents.codec import result_lost
 from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, FailureCause
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import require_json
+from runtime.core.values.json_values import copied, require_json
 from runtime.core.values.limits import MAX_RESULT, plain, size_of
 from runtime.ports.agents import CallRejected
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult, Unknown
@@ -127,7 +127,7 @@ def context_of(request: ToolRequest) -> ToolContext:
         approvers=request.approvers,
         comment=request.comment,
         business_key=request.business_key,
-        input=request.input,
+        input=copied(request.input),  # the run has the other one
         todo=request.todo,
     )
 

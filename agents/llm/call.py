@@ -47,6 +47,7 @@ from agents.sdk.conditions import describe_exception
 from agents.sdk.spec import AgentSpec
 from runtime.core.run.retries import longest_wait
 from runtime.core.values.enums import FailureCause
+from runtime.core.values.json_values import copied
 from runtime.core.values.limits import MAX_ERROR, MAX_SUMMARY, plain
 from runtime.errors import KeyMissing
 from runtime.keyring import sealing
@@ -136,7 +137,8 @@ def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
         return ModelAnswer(reply=None, text=text, model=agent.model_name, cost=0)
     if not (request.summary and agent.compaction and agent.compaction.summarise):
         return None
-    text = agent.compaction.summarise(restore_replies(request.messages, request.calls))
+    messages = map(copied, restore_replies(request.messages, request.calls))
+    text = agent.compaction.summarise(tuple(messages))
     is_sealed = agent.seals_texts or sealing.is_token(text)
     return ModelAnswer(reply=None, text=sealing.seal_held_text(text) if is_sealed else text)
 

@@ -38,7 +38,7 @@ from agents.sdk import scripts as texts
 from agents.sdk.spec import FINAL_ANSWER, PIN, AgentSpec, ToolSpec
 from runtime.core.documents.blobs import begins
 from runtime.core.run.continuation import Call
-from runtime.core.values.json_values import file_of
+from runtime.core.values.json_values import copied, file_of
 from runtime.keyring import sealing
 from runtime.ports import effects
 
@@ -270,6 +270,8 @@ def _result(
         # The model looks at it. One that takes no files gets a note instead.
         binary = BinaryContent(data=file.data, media_type=file.media_type)
         content = [f"{file.media_type}, {len(file.data)} bytes", binary]
+    else:
+        content = copied(content)  # a script may change it
     index = int(result["call"].rsplit(".", 1)[1])
     if index < len(calls):
         return ToolReturnPart(

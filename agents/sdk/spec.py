@@ -27,7 +27,7 @@ from runtime.core.values.call_options import (
 )
 from runtime.core.values.enums import RISKS, EffectClass, Risk
 from runtime.core.values.ids import is_prompt_name
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import copied, sha256_of
 from runtime.core.values.limits import MAX_INSTRUCTIONS, MAX_REMEMBERED
 from runtime.core.values.texts import find_placeholders
 
@@ -72,8 +72,9 @@ class Holds:
             return f"{agent} stops after every {self.every} replies, and this was number {turn}"
         if self.after is not None and seconds >= self.after:
             return f"{agent} stops after {self.after:g} seconds of work"
-        reason = self.when(messages) if self.when is not None else None
-        return reason or ""
+        if self.when is None:
+            return ""
+        return self.when(tuple(map(copied, messages))) or ""  # the run has the other ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

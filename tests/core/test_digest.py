@@ -1,5 +1,6 @@
 """Canonical JSON, what counts as JSON, and the action digest."""
 
+import json
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from runtime.core.values.json_values import (
     ENCLOSED_DEPTH,
     action_digest,
     canonical,
+    copied,
     require_json,
     sha256_of,
 )
@@ -28,6 +30,12 @@ JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
     max_leaves=20,
 )
+
+
+def parts(value: Any) -> list[Any]:
+    """The value, with all lists and objects in it."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [value, *[part for item in inner for part in parts(item)]]
 
 
 def nested(depth: int, key: str | None = None) -> Any:
@@ -86,3 +94,15 @@ def test_a_value_that_is_not_json_has_no_digest() -> None:
         with pytest.raises(NotJson) as raised:
             sha256_of(value)
         assert raised.value.field.partition("[")[0] == "value"
+
+
+@given(value=JSON)
+@example(value=[1.0, -0.0, 1e21, 1e-7, 5e-324, 1.7976931348623157e308])
+@example(value=[nested(JSON_DEPTH - 1), nested(JSON_DEPTH - 1, "a")])
+@example(value=[2**53 - 1, 1 - 2**53])
+def test_a_copy_is_the_same_json_and_shares_no_list_or_object(value: Any) -> None:
+    copy = copied(value)
+    assert json.dumps(copy) == json.dumps(value)
+    for old, new in zip(parts(value), parts(copy), strict=True):
+        assert type(new) is type(old)
+        assert new is not old or not isinstance(old, dict | list)

@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any
 
 import rfc8785
+from pydantic_core import from_json, to_json
 
 from runtime.core.values.enums import EffectClass
 from runtime.core.values.errors import NotJson
@@ -52,6 +53,11 @@ def canonical(value: Any) -> bytes:
     if _passes([value], ENCLOSED_DEPTH + 1, floats=False):
         return _ENCODER.encode(value).encode()
     return rfc8785.dumps(value)
+
+
+def copied(value: Any) -> Any:
+    """Return the same JSON value, which shares no list or object with the other one."""
+    return from_json(to_json(value)) if isinstance(value, dict | list) else value
 
 
 def is_equal(value: Any, other: Any) -> bool:

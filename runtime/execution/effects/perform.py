@@ -22,7 +22,7 @@ from runtime.core.values.call_options import CallOptions
 from runtime.core.values.enums import EFFECT_CLASSES, FailureCause
 from runtime.core.values.errors import NotJson
 from runtime.core.values.ids import depth_of, idempotency_key
-from runtime.core.values.json_values import require_json
+from runtime.core.values.json_values import copied, require_json
 from runtime.core.values.limits import (
     MAX_CALLS,
     MAX_ITEMS,
@@ -120,7 +120,7 @@ def validate_outcome(outcome: Outcome) -> Outcome:
             return outcome
         case ToolResult():
             _require(outcome.value, "result", MAX_RESULT)
-            return outcome
+            return replace(outcome, value=copied(outcome.value))  # the tool may change its own
         case ModelFailure():
             return replace(
                 outcome,

@@ -206,6 +206,33 @@ def test_json_stays_as_it_is_with_all_its_keys() -> None:
     assert called(look).calls[0].outcome == ToolResult(value=found)
 
 
+def test_what_the_code_of_an_author_changes_is_not_changed_in_the_run() -> None:
+    numbers: list[int] = []
+
+    @tool(effect="read")
+    def grow(context: ToolContext) -> list[int]:
+        """Grows."""
+        context.input["name"] = "changed"
+        numbers.append(len(numbers))
+        return numbers
+
+    def grow_again(turn: Turn) -> ModelResponse:
+        turn.results[-1].content.append("by the script")
+        return call("grow")
+
+    def show(turn: Turn) -> ModelResponse:
+        return say(json.dumps([turn.input, *[result.content for result in turn.results]]))
+
+    def look_at(messages: Any) -> str | None:
+        for result in messages[-1].get("results", ()):
+            result["content"].append("by the rule")
+        return None
+
+    agent = spec_of("growing", tools=[grow], holds=Holds(when=look_at))
+    flow = drive(agent, X, model=[call("grow"), grow_again, show])
+    assert json.loads(flow.output) == [X, [0], [0, 1]]
+
+
 def test_a_result_of_another_type_is_a_failure_after_the_call() -> None:
     def act() -> dict[str, int]:
         """Acts."""
@@ -332,8 +359,8 @@ def counting(**options: Any) -> Flow:
 
 def summed_up(messages: tuple[dict[str, Any], ...]) -> str:
     """Summarise as an author's function: return the last result if it is the requested one."""
-    number = messages[-2]["reply"]["parts"][-1]["args"]["number"]
-    assert messages[-1]["results"][-1]["content"] == number
+    number = messages[-2]["reply"]["parts"][-1]["args"].pop("number")
+    assert messages[-1]["results"].pop()["content"] == number
     return str(number)
 
 
