@@ -21,7 +21,7 @@ from approvals.decisions.gateway_calls import GatewayCall
 from config import longpoll
 from config.mcp import INVALID_PARAMS, McpResult, MessageRefused, respond, text_result
 from runtime.core.run.continuation import RunStatus
-from runtime.core.values.enums import EffectClass
+from runtime.core.values.enums import EFFECT_CLASSES
 from runtime.core.values.errors import NotJson
 from runtime.errors import RequestError
 from runtime.ports import wiring
@@ -74,7 +74,7 @@ class Gateway:
                 "name": tool.name,
                 "description": tool.description,
                 "inputSchema": tool.schema,
-                "annotations": {"readOnlyHint": tool.effect is EffectClass.READ},
+                "annotations": {"readOnlyHint": not EFFECT_CLASSES[tool.effect].has_side_effects},
             }
             for tool in self.offered
         ]

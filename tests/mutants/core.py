@@ -45,6 +45,9 @@ DEEPER = {
     "retention_rules": ("tests/upkeep/test_retention.py",),
     "accounting": ("tests/execution/admission/test_gates.py",),
     "blobs": ("tests/execution/test_contents.py", "tests/control/test_thread_memory.py"),
+    "json_values": ("tests/web/runs/test_files.py",),
+    "texts": ("tests/web/test_display.py",),
+    "verdicts": ("tests/web/requests/test_decisions.py",),
     "signed_gzip": ("tests/store/test_sealed_files.py",),
 }
 POSTGRES = Lock()  # there is one test database

@@ -269,13 +269,10 @@ def uncount_denials(denials: dict[str, Denial]) -> dict[str, Denial]:
 
 
 def restore_call(call: Call, event: Retried) -> Call:
-    """Return a closed call in the state in which it is tried again, another call unchanged.
-
-    An attempt that did not end as a failure may have had its effect.
-    """
+    """Return a closed call in the state in which it is tried again, another call unchanged."""
     if call.state is not CallState.CLOSED:
         return call
-    in_doubt = call.attempt > call.failures
+    in_doubt = call.attempt > call.failures  # the last attempt may have had its effect
     trigger = f"{event.type}:in_doubt" if in_doubt else event.type
     state = next_state(CALLS, call.state, trigger, subject=call.id)
     call = replace(call, state=state, gate=None, until=None, result=None)

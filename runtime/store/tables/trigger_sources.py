@@ -12,9 +12,7 @@ from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables.received_events import KEPT_DAYS, PRUNED
 
-LOOK_WRITE_INTERVAL = timedelta(
-    seconds=3
-)  # between two writes of the time of a look that found nothing to say
+LOOK_WRITE_INTERVAL = timedelta(seconds=3)  # between two writes of looks that found nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.core.documents import codec, continuations
+from runtime.core.documents import codec, continuations, signed_gzip
 from runtime.core.documents.codec import SCHEMA, plain_text, stored_text
 from runtime.core.documents.continuations import Conversations
 from runtime.core.run.continuation import Continuation
@@ -197,3 +197,15 @@ def test_a_conversation_is_read_from_compressed_entries() -> None:
     conversations = Conversations()
     conversations.read(stored_text(codec.encode_entry(Entry(at=AT, events=(STARTED[0],)))))
     assert conversations.is_complete  # otherwise every entry would be folded
+
+
+def test_the_head_of_a_signed_file_keeps_its_form() -> None:
+    head = signed_gzip.Head(name="n", key_id="k", public_key="p", body="b")
+    assert json.loads(head.statement()) == {
+        "body": "b",
+        "format": "signoff.signed",
+        "key_id": "k",
+        "name": "n",
+        "public_key": "p",
+        "signature": "",
+    }

@@ -155,6 +155,16 @@ def test_rounds_get_rarer_up_to_the_longest_wait(rounds: int, jitter: float) -> 
     assert event.until == AT + timedelta(seconds=bound * (1 + jitter) / 2)
 
 
+def test_an_outage_counts_from_its_first_attempt() -> None:
+    now, counts = fold(initial(UUID(int=1)), [begun(), opened(model=FRAME.terms)]), []
+    for cause in (FailureCause.PROVIDER, FailureCause.LIMIT, FailureCause.PROVIDER):
+        now = fold(now, [_again(now.frame("0"), cause), WaitEnded(frame="0", call=None)])
+        outage = now.frame("0").outage
+        assert outage is not None
+        counts.append((outage.rounds, outage.tries))
+    assert counts == [(0, 0), (0, 1), (1, 1)]
+
+
 def test_a_model_waits_an_hour_at_most_if_its_provider_asks() -> None:
     for frame in (FRAME, _out(1)):
         for after, waits in ((60.0, 60.0), (3600.0, 3600.0), (86400.0, 3600.0)):

@@ -114,6 +114,8 @@ def test_a_changed_description_refuses_the_call_and_the_client_sees_the_accepted
     assert tools.keys() == {"Create-Ticket", "search", "approval_result"}
     offered = tools["Create-Ticket"]
     assert (offered.description, offered.input_schema) == ("Create a ticket", SCHEMA)
+    hints = {name: tool.annotations.read_only_hint for name, tool in tools.items()}
+    assert hints == {"Create-Ticket": False, "search": True, "approval_result": True}
     desk.decide(asked)
     result = calling.result(SECONDS)
     assert result.is_error
