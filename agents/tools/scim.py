@@ -144,7 +144,8 @@ def _directory(context: ToolContext) -> Iterator[SyncSCIMClient]:
 
 def _account(scim: SyncSCIMClient, account_id: str, username: str) -> Account:
     account = scim.query(User, account_id)
-    if not isinstance(account, User) or (account.user_name or "").casefold() != username.casefold():
+    name = account.user_name if isinstance(account, User) else None
+    if not isinstance(account, User) or name is None or name.casefold() != username.casefold():
         raise ToolError(f"the account {account_id} does not belong to {username}")
     return account
 

@@ -87,6 +87,11 @@ def test_rights_go_only_to_the_account_that_was_named(directory: Directory) -> N
         set_privileges(context(), account_id="gone", username="new.hire", security_level=3)
     with pytest.raises((ToolError, SCIMClientException, ValueError)):
         set_privileges(context(), account_id="../Users?x=", username="new.hire", security_level=3)
+    (account,) = directory.accounts()
+    account.user_name = None  # such an account belongs to no person
+    directory.storage.update(USERS, account, expected_version=account.meta.version)
+    with pytest.raises(ToolError, match="does not belong to"):
+        set_privileges(context(), **bob | {"username": ""}, security_level=3)
     assert _roles(directory) == [[]]
 
 
