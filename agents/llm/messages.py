@@ -78,26 +78,27 @@ def to_provider(
                 reply = next(replied, None)
                 reply_calls = reply.tool_calls if reply else []
                 parts = [_result(agent, reply_calls, result) for result in message["results"]]
-            case _:
-                match message["role"]:
-                    case "input":
-                        text = json.dumps(message["content"], ensure_ascii=False)
-                    case "summary":
-                        text = f"{texts.SUMMARY}{sealing.open_text(message['content'])}"
-                    case "message":
-                        text = f"{texts.MESSAGE}{message['by']}: {message['content']}"
-                    case "question":
-                        call = f"{message['tool']} ({message['call']})"
-                        question = f"{message['by']}{texts.ASKS}{message['content']}"
-                        text = f"{texts.QUESTION}{texts.ANSWER_IT}{call}. {question}"
-                    case role:
-                        raise ValueError(f"a frame has no messages of role {role}")
+            case "input":
+                text = json.dumps(message["content"], ensure_ascii=False)
                 parts = [UserPromptPart(content=text)]
                 if memory := message.get("memory"):
                     # Each text is a line of JSON, so none can pass for two.
                     entries = map(_describe_memory, memory)
                     lines = [json.dumps(entry, ensure_ascii=False) for entry in entries]
                     parts.insert(0, UserPromptPart(content=texts.MEMORY + "\n".join(lines)))
+            case "summary":
+                text = f"{texts.SUMMARY}{sealing.open_text(message['content'])}"
+                parts = [UserPromptPart(content=text)]
+            case "message":
+                text = f"{texts.MESSAGE}{message['by']}: {message['content']}"
+                parts = [UserPromptPart(content=text)]
+            case "question":
+                call = f"{message['tool']} ({message['call']})"
+                question = f"{message['by']}{texts.ASKS}{message['content']}"
+                text = f"{texts.QUESTION}{texts.ANSWER_IT}{call}. {question}"
+                parts = [UserPromptPart(content=text)]
+            case role:
+                raise ValueError(f"a frame has no messages of role {role}")
         conversation.append(ModelRequest(parts=parts, instructions=instructions))
     return conversation
 

@@ -42,9 +42,8 @@ from runtime.ports.access import Actor
 from runtime.store import failpoints, runs
 
 LONGEST = timedelta(days=30)  # in which people may decide
-MAX_OPEN = (
-    1000  # requests of an instance whose runs have not ended; a few more if they come at once
-)
+# Requests of an instance whose runs have not ended; a few more if they come at once.
+MAX_OPEN = 1000
 CREATE = "aap_create"  # a failpoint
 FIELDS = ("tool", "server", "agent_reasoning", "arguments", "context", "timeout")
 

@@ -196,10 +196,8 @@ def impossible(policy: Policy, people: Iterable[Principal]) -> str | None:
 
 
 MAX_NAMED = 12
-NAMED, RIGHTS_READ = (
-    3,
-    10,
-)  # people that a request without a rule names, of those whose rights are read
+# People that a request without a rule names, of those whose rights are read.
+NAMED, RIGHTS_READ = 3, 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,13 +17,8 @@ from approvals.rules import roles
 from runtime.core.values.enums import Risk
 
 GROUP, PERSON = "group:", "person:"
-_OMITTED = (
-    "escalate",
-    "on_expiry",
-    "answer",
-    "reviewer_may_write",
-    "step_up",
-)  # of Demands, if not set
+# Of Demands, if not set.
+_OMITTED = ("escalate", "on_expiry", "answer", "reviewer_may_write", "step_up")
 MAX_QUORUM = 10
 ESCALATE = "escalate"
 STEP_UP_TIME = timedelta(minutes=5)  # how old the second factor of a decision may be

@@ -5,7 +5,7 @@ in them.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta, tzinfo
 from enum import StrEnum
@@ -201,10 +201,9 @@ def show(request: HttpRequest) -> HttpResponse:
     """Show one page of the decisions that this person may read."""
     principal = principals.principal_of(principals.actor_of(request.user))
     zone, cursor = zones.read_reader_zone(request), request.GET.get("cursor")
-    problem, page, criteria = None, _EMPTY, DecisionFilter()
+    problem, page = None, _EMPTY
     try:
-        criteria = _read_criteria(request, zone, "cursor")
-        page = history.page(principal, criteria, cursor=cursor)
+        page = history.page(principal, _read_criteria(request, zone, "cursor"), cursor=cursor)
     except InvalidInput as exc:
         if exc.field == "cursor":
             raise Http404(exc.detail) from exc
@@ -217,14 +216,6 @@ def show(request: HttpRequest) -> HttpResponse:
         key=lambda row: row.item.decided_at.astimezone(zone).date(),
     )
     days = [list(rows) for _, rows in rows_by_day]
-    deciders = {item.decided_by for item in page.items if item.decided_by}
-    names = {"person": sorted(deciders), **filters.names_in(page.items)}
-    typed = {key: request.GET.get(key, "").strip() for key in (*filters.KEYS, "q")}
-    parameters = {key: value for key, value in typed.items() if value}
-    choices = [  # each value with its label, and whether it is chosen
-        (key, [(text, text.replace("_", " "), text == typed[key].lower()) for text in texts])
-        for key, texts in filters.CHOICES.items()
-    ]
     with timezone.override(zone):
         return render(
             request,
@@ -237,20 +228,7 @@ def show(request: HttpRequest) -> HttpResponse:
                 "share": review_times.share() if decides else None,
                 "no_notes": time_limits.is_used_up(),
                 "first_page": cursor is None,
-                "spans": _spans(parameters, zone),
-                "typed": typed,
-                "choices": choices,
-                "names": {name: names[name] for name in filters.NAMES},
-                # A browser would empty a field for a day that holds a time.
-                "date_types": {
-                    key: "date" if len(typed[key]) in (0, len("2026-11-24")) else "text"
-                    for key in ("since", "until")
-                },
-                "filtered": " ".join(
-                    f"{key}:{value}" for key, value in parameters.items() if key != "q"
-                ),
-                "keep": f"{urlencode(parameters)}&" if parameters else "",
-                "max_filter": filters.MAX_LENGTH,
+                **_filters_context(request, page.items, zone),
                 "zone": str(zone),
                 "problem": problem,
                 "wrong_search": problem is not None and problem.field == "q",
@@ -328,17 +306,39 @@ def decision_rows(
         )
 
 
-def _spans(parameters: Mapping[str, str], zone: tzinfo) -> list[DayLink]:
-    """Link to the last days by name, and to this month, with the other filters kept."""
+def _filters_context(
+    request: HttpRequest, items: Sequence[PastDecision], zone: tzinfo
+) -> dict[str, Any]:
+    """Build the context of the filters: values, choices, names to suggest, and links to days, which keep the others."""
+    typed = {key: request.GET.get(key, "").strip() for key in (*filters.KEYS, "q")}
+    parameters = {key: value for key, value in typed.items() if value}
+    deciders = {item.decided_by for item in items if item.decided_by}
+    names = {"person": sorted(deciders), **filters.names_in(items)}
     today = timezone.localdate(timezone=zone)
     days = [today - timedelta(days=back) for back in range(8)]
-    names = ["Today", "Yesterday", *(f"{day:%A}" for day in days[2:7]), f"Last {days[7]:%A}"]
-    links = [_span("All", parameters, {})]
-    links += [
-        _span(name, parameters, {"since": day, "until": day})
-        for name, day in zip(names, days, strict=True)
+    labels = ["Today", "Yesterday", *(f"{day:%A}" for day in days[2:7]), f"Last {days[7]:%A}"]
+    spans = [
+        _span(label, parameters, {"since": day, "until": day})
+        for label, day in zip(labels, days, strict=True)
     ]
-    return [*links, _span("This month", parameters, {"since": today.replace(day=1)})]
+    this_month = _span("This month", parameters, {"since": today.replace(day=1)})
+    return {
+        "spans": [_span("All", parameters, {}), *spans, this_month],
+        "typed": typed,
+        "choices": [  # each value with its label, and whether it is chosen
+            (key, [(text, text.replace("_", " "), text == typed[key].lower()) for text in texts])
+            for key, texts in filters.CHOICES.items()
+        ],
+        "names": {name: names[name] for name in filters.NAMES},
+        # A browser would empty a field for a day that holds a time.
+        "date_types": {
+            key: "date" if len(typed[key]) in (0, len("2026-11-24")) else "text"
+            for key in ("since", "until")
+        },
+        "filtered": " ".join(f"{key}:{value}" for key, value in parameters.items() if key != "q"),
+        "keep": f"{urlencode(parameters)}&" if parameters else "",
+        "max_filter": filters.MAX_LENGTH,
+    }
 
 
 def _span(label: str, parameters: Mapping[str, str], dates: Mapping[str, date]) -> DayLink:
