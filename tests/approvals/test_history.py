@@ -1,13 +1,11 @@
 """The history of decisions: its filters and readers, and the cost of a page."""
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from approvals import clock
 from approvals.decisions.decide import undo
@@ -22,6 +20,7 @@ from runtime.keyring.sealing import REDACTED
 from runtime.ports.access import Actor
 from tests.approvals.policies.office import asked, reviewers
 from tests.support import seeds
+from tests.support.costs import blocks_of_approvals
 
 pytestmark = pytest.mark.django_db
 
@@ -283,20 +282,7 @@ def seeded(count: int) -> None:
 def blocks(actor: Actor, given: dict[str, str]) -> int:
     """Count the blocks that Postgres looks at for one page."""
     principal, chosen = principal_of(actor), filters.read_criteria(given, UTC)
-    with CaptureQueriesContext(connection) as made:
-        history.page(principal, chosen)
-    with connection.cursor() as cursor:
-        return sum(
-            _blocks(cursor, query["sql"]) for query in made if "approvals_approval" in query["sql"]
-        )
-
-
-def _blocks(cursor: Any, sql: str) -> int:
-    cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}")
-    (plan,) = cursor.fetchone()
-    plan = json.loads(plan) if isinstance(plan, str) else plan
-    top = plan[0]["Plan"]
-    return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
+    return blocks_of_approvals(lambda: history.page(principal, chosen))
 
 
 def test_a_page_costs_the_same_beside_five_times_as_many_decisions(

@@ -1,13 +1,11 @@
 """The inbox costs the same beside any number of pending requests: its lists, its numbers, Previous and Next."""
 
-import json
 from functools import partial
 from itertools import product
 from typing import Any
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from approvals.models import Approval, approval_rows
 from approvals.reads import inbox, pending_ages
@@ -16,6 +14,7 @@ from approvals.reads.orders import Grouping, Order, Sort
 from approvals.rights.principals import Principal, principal_of
 from runtime.ports.access import Actor
 from tests.support import seeds
+from tests.support.costs import blocks_of_approvals
 
 pytestmark = pytest.mark.django_db
 
@@ -62,35 +61,19 @@ def closed(count: int) -> None:
         cursor.execute("ANALYZE approvals_approval")
 
 
-def blocks(act: Any) -> int:
-    """Count the blocks that Postgres looks at for the pending requests."""
-    with CaptureQueriesContext(connection) as made:
-        act()
-    found = [query["sql"] for query in made if "approvals_approval" in query["sql"]]
-    return sum(map(_blocks, found))
-
-
-def _blocks(sql: str) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}")
-        (plan,) = cursor.fetchone()
-    top = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
-    return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
-
-
 def costs(who: str, principal: Principal | None, item: Any) -> dict[str, int]:
     """Return the blocks of the numbers, and of each order of the lists."""
     views = [(view, q) for view, q in product(View, SEARCHES)]
-    found = {f"{who} numbers": blocks(lambda: inbox.counts(principal, views))}
-    found[f"{who} at high risk"] = blocks(
+    found = {f"{who} numbers": blocks_of_approvals(lambda: inbox.counts(principal, views))}
+    found[f"{who} at high risk"] = blocks_of_approvals(
         lambda: inbox.read_important_and_doubts(principal, doubts=True)
     )
     for sort, group in product(Sort, Grouping):
         order = Order(sort=sort, group=group)
         for view in View:
             key = f"{who} {view} {sort} {group}"
-            found[key] = blocks(lambda: inbox.page(principal, view=view, order=order))  # noqa: B023
-        around = blocks(lambda: inbox.previous_and_next(principal, item, order=order))  # noqa: B023
+            found[key] = blocks_of_approvals(lambda: inbox.page(principal, view=view, order=order))  # noqa: B023
+        around = blocks_of_approvals(lambda: inbox.previous_and_next(principal, item, order=order))  # noqa: B023
         found[f"{who} around {sort} {group}"] = around
     return found
 
@@ -106,7 +89,7 @@ def test_the_inbox_costs_the_same_beside_more_requests(
     made = list[dict[str, int]]()
     for add in (partial(seeded, 8_000), partial(seeded, 40_000), partial(closed, 8_000)):
         add()
-        made.append({"ages": blocks(pending_ages.count_pending)})
+        made.append({"ages": blocks_of_approvals(pending_ages.count_pending)})
         for who in READERS:
             made[-1] |= costs(who, principal_of(Actor(person=who)), approval)
     few, *more = made

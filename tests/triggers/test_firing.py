@@ -28,6 +28,7 @@ from runtime.store.tables import occurrences
 from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, firing, listing, schedule_definition
 from tests.support import seeds
+from tests.support.costs import blocks_of
 from tests.support.engine import ADA, events
 from tests.support.office import BEA, Office, refused
 from tests.support.threads import together
@@ -120,11 +121,7 @@ def test_open_times_and_the_last_failure_are_found_without_the_whole_history(clo
 
     class Explaining:
         def execute(self, sql: str, parameters: Any) -> Any:
-            explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}"
-            row = pool.djangos().execute(explain, parameters).fetchone()
-            assert row is not None  # EXPLAIN has one row
-            top = row[0][0]["Plan"]
-            blocks.append(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
+            blocks.append(blocks_of(pool.djangos(), sql, parameters))
             return pool.djangos().execute(sql, parameters)
 
     pool.djangos().execute("ANALYZE runtime_occurrence")

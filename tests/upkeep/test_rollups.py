@@ -1,6 +1,5 @@
 """The counting rounds of the sweeper: each reads the changed runs alone, and together they count all."""
 
-import json
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.upkeep import rollups
 from runtime.upkeep.alarm import Alarm
+from tests.support.costs import blocks_of
 from tests.support.engine import Death, at_failpoint, die, lose
 from tests.support.fake_ports import FakeTool, Script, ask, say, turns
 from tests.support.office import BEA, NEWCOMER, Office
@@ -229,10 +229,4 @@ def _counts() -> Counts:
 def _blocks(connection: Connection) -> int:
     """The blocks that the listing of changed runs reads."""
     since, claimed = cast("Any", connection.execute(rollups._BEGAN).fetchone())
-    row = connection.execute(
-        f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {rollups._LIST}",
-        {"since": since, "claimed": claimed},
-    ).fetchone()
-    assert row is not None
-    plan = (json.loads(row[0]) if isinstance(row[0], str) else row[0])[0]["Plan"]
-    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+    return blocks_of(connection, rollups._LIST, {"since": since, "claimed": claimed})
