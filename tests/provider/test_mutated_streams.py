@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pytest_django import Settings
 
 from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelAnswer, ModelFailure, Outcome
@@ -264,9 +263,8 @@ def without_log() -> Iterator[None]:
 
 @pytest.mark.filterwarnings("ignore")  # of the model layer, about fields of another type
 def test_no_mutation_of_a_stream_starts_a_half_call_or_fails_a_run(
-    monkeypatch: pytest.MonkeyPatch, settings: Settings, without_log: None
+    wire: Wire, without_log: None
 ) -> None:
-    wire = Wire(monkeypatch, settings)
     problems: dict[int, str] = {}
     used = 0
     for seed in range(STREAMS):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from httpx2 import Response
 from pytest_django import Settings
 
 from agents.sdk import RetryPolicy, tool
@@ -36,11 +37,6 @@ LETTER = {"text": "Dear customer, we"}
 SEND, USE = call_part("send", LETTER), use_part("send", LETTER)
 BIG = {"order": 2512292042121000001}
 REPLY, NETWORK = FailureCause.REPLY, FailureCause.NETWORK
-
-
-@pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Wire:
-    return Wire(monkeypatch, settings)
 
 
 @pytest.mark.parametrize(
@@ -358,8 +354,9 @@ def test_no_blank_text_and_no_thought_of_another_provider_goes_to_anthropic(wire
 # Settings that a server refuses
 
 
-def _refusal(setting: str, status: int = 400) -> tuple[int, Any]:
-    return (status, {"error": {"message": f"{setting} is not supported", "param": setting}})
+def _refusal(setting: str, status: int = 400) -> Response:
+    error = {"message": f"{setting} is not supported", "param": setting}
+    return Response(status, json={"error": error})
 
 
 FINAL = openai(calls=[call_part("final_answer", {"summary": "fine"})])

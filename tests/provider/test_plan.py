@@ -11,12 +11,10 @@ from agents.endpoints import Endpoint
 from agents.registry import Registry
 from runtime.core.run import frames
 from runtime.execution.effects.perform import perform
-from tests.provider.test_anthropic import BODIES, REPLY, answers
 from tests.provider.test_llm_call import KINDS
 from tests.support.provider.server import KEY, Provider
-from tests.support.specs import NEWCOMER, Frame
-
-__all__ = ["answers"]
+from tests.support.provider.wire import Wire, anthropic, use_part
+from tests.support.specs import CREATE, NEWCOMER, Frame
 
 PLAN = frames.change_plan((), write=["Look", "Book"], done=[1], doing=2)
 WORDS = "Your plan: 1 of 2 items are done, and item 2 is at work. Open:\n2. Book"
@@ -29,10 +27,11 @@ def asked(frame: Frame) -> None:
     perform(frame.handler, replace(frame.request(), todo=PLAN, summary=True))
 
 
-def test_anthropic(answers: list[Any], frame: Frame) -> None:
-    answers += [(200, REPLY)] * 3
+def test_anthropic(wire: Wire, settings: Settings, frame: Frame) -> None:
+    settings.SIGNOFF_MODEL = "claude:m"
+    wire.answers += [anthropic(use_part(CREATE.tool, CREATE.args))] * 3
     asked(frame)
-    *_, reminded, summed = BODIES
+    *_, reminded, summed = wire.bodies
     told = [part for one in reminded["messages"][-2:] for part in one["content"]]
     assert [part["type"] for part in told] == ["tool_result", "text"]
     assert told[-1]["text"] == WORDS

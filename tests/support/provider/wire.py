@@ -1,5 +1,6 @@
 """A provider without a socket: the real clients get these bytes in answer to their requests, in both protocols."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
@@ -16,8 +17,12 @@ from agents.sdk import agent, tool
 from tests.support.specs import Frame, registry_of
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+KEY = "sk-canary"
 DONE = b"data: [DONE]\n\n"
 Part = dict[str, Any]
+
+
+SILENCE = b"silence"  # a piece of a stream: nothing more comes
 
 
 class _Pieces(AsyncByteStream):
@@ -26,19 +31,17 @@ class _Pieces(AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for piece in self._pieces:
+            if piece is SILENCE:
+                await asyncio.Event().wait()
             yield piece
 
 
 class Wire:
-    """Answers requests in order. `bodies` are the requests; `ask` has the agent call one of the `models`.
-
-    An answer is the pieces of a stream, a document (`whole`), or a status and a document.
-    """
-
-    models = ("fake:m", "claude:m", "gpu:m", "plain:m", "plain_claude:m")
+    """Answers requests in order. An answer is the pieces of a stream, a document, or a whole response."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
         self.answers: list[Any] = []
+        self.requests: list[Request] = []
         self.bodies: list[dict[str, Any]] = []
         for library in ("openai", "anthropic"):
             transport = MockTransport(self._answer)
@@ -54,18 +57,19 @@ class Wire:
             "plain": (ProviderKind.OPENAI, False),
             "plain_claude": (ProviderKind.ANTHROPIC, False),
         }
-        key, url = str(uuid4()), "http://127.0.0.1/v1"  # a key of its own: a client of its own
+        self.key = f"{KEY}-{uuid4()}"  # a key of its own: a client of its own
+        url = "http://127.0.0.1"
         settings.SIGNOFF_PROVIDERS = {
-            name: Endpoint(name=name, kind=kind, url=url, key=key, streams=streams)
+            name: Endpoint(name=name, kind=kind, url=url, key=self.key, streams=streams)
             for name, (kind, streams) in kinds.items()
         }
 
     def _answer(self, request: Request) -> Response:
+        self.requests.append(request)
         self.bodies.append(json.loads(request.content))
         answer = self.answers.pop(0)
-        if isinstance(answer, tuple):
-            status, document = answer
-            return Response(status, json=document)
+        if isinstance(answer, Response):
+            return answer
         if isinstance(answer, dict):
             return Response(200, json=answer)
         headers = {"Content-Type": "text/event-stream"}
