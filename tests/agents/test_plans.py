@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from agents.errors import DefinitionError
-from agents.sdk import Compaction, tool
-from agents.sdk.scripts import Reply, Turn, script
+from agents.sdk import tool
+from agents.sdk.scripts import Reply, Turn
 from agents.testing import call, drive, say, together
 from runtime.core.run.continuation import PlanItem
 from runtime.core.run.events import CallRefused, ToolFailed, ToolReturned
@@ -74,23 +74,6 @@ def test_a_call_belongs_to_the_item_that_its_own_turn_says_before_it(crash: str)
     run = driven(WRITE, turn, say("done"), crash=crash)
     assert [one.preview["plan"]["number"] for one in run.gates] == [1, 2]
     assert run.approve(run.gates[0]).approve().output == "done"
-
-
-def test_a_compaction_leaves_the_plan() -> None:
-    model = iter([WRITE, call("look"), call("look"), call("look"), call("pay")])
-
-    @script
-    def next_of(turn: Turn) -> Reply:
-        seen.append(turn.plan)
-        return next(model)
-
-    short = Compaction(messages=4, summarise=lambda messages: "all of it")
-    spec = spec_of("a", model=next_of, tools=[pay, look], plan=True, compaction=short)
-    seen.clear()
-    run = drive(spec, {"name": "x"})
-    assert "Compacted" in {one.type for one in run.events}
-    assert seen == [(), *[("Book the room", "Pay it")] * 4]
-    assert run.gate.tool == "pay"
 
 
 @pytest.mark.parametrize("approvals", ["every_call", "low"])

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 from django.core.management import call_command
-from django.db import DatabaseError, connection, transaction
+from django.db import connection, transaction
 from pytest_django import Settings
 
 from agents.effect_handler import AgentEffects, fill
@@ -350,15 +350,9 @@ def test_a_version_that_lacks_a_variable_of_a_later_release_is_not_confirmed(off
     prompt_versions.withdraw(NAME, number, actor=None)
 
 
-def test_acts_are_only_added_and_a_forged_one_holds_every_start(shops: Any) -> None:
+def test_a_forged_act_holds_every_start(shops: Any) -> None:
     shop = shops(desk())
     number = put_in_production(SECOND)
-    for statement in (
-        "UPDATE approvals_promptact SET number = 9",
-        "DELETE FROM approvals_promptact",
-    ):
-        with pytest.raises(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(statement)
     PromptAct(name=NAME, seq=4, act="saved", number=2, text="Pay Eve.", at=clock.now()).save(
         force_insert=True
     )

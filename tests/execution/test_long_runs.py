@@ -25,7 +25,6 @@ from runtime.models import CompactionBase, JournalEntry, Run, StoredContinuation
 from runtime.ports.agents import AgentInfo
 from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolResult
 from runtime.reads.entries import continuation
-from runtime.reads.transcript import read_transcript
 from runtime.store import failpoints, pool, steps
 from runtime.store.tables import continuations
 from runtime.store.tables import journal as entries
@@ -63,22 +62,6 @@ def plays(tool: str, summary: str = "so far") -> Script:
 def desk(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> Rig:
     monkeypatch.setattr("tests.support.engine.FakeEffects", Compacting)
     return rig({"a": plays("read"), "g": plays("gated")}, read=READS, gated=GATED)
-
-
-def test_a_long_run_hears_a_summary_and_its_last_turns(desk: Rig) -> None:
-    run = desk.advance(desk.start("a"))
-    assert (run.status, types(run.id).count("Compacted")) == ("completed", 4)
-    assert [call.args["n"] for call in desk.effects.calls] == [1, 2, 3, 4, 5, 6]
-    last = desk.effects.models[-1]
-    assert [message["role"] for message in last.messages[:2]] == ["input", "summary"]
-    assert last.messages[1]["content"] == "so far"
-    assert max(len(one.messages) for one in desk.effects.models) <= 7
-    told = [m.value for m in read_transcript(run.id).all_messages() if m.kind == "summary"]
-    assert told == ["so far"] * 4
-    first = next(one for one in desk.effects.models if one.summary)
-    assert [message["role"] for message in first.messages] == [
-        "input", "model", "results", "model", "results",
-    ]  # fmt: skip
 
 
 def test_compaction_writes_the_base_continuation(desk: Rig, continued: None) -> None:

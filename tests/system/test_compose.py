@@ -6,10 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
-from config.env import environment
 from config.env.environment import ROOT
 from config.local.http_client import request
 from tests.support.deployment.services import Services
@@ -87,17 +85,6 @@ def test_the_key_that_signs_decisions_is_the_webs_alone(services: Services) -> N
     assert (services.keys("worker") / "decisions.public").read_text() == (
         services.keys("web") / "decisions.public"
     ).read_text()
-
-
-def test_web_and_worker_change_no_row_of_the_audit(services: Services) -> None:
-    for name in ("web", "worker"):
-        where = environment.read(services.environment(name)).database
-        with psycopg.connect(
-            host=where["HOST"], user=where["USER"], password=where["PASSWORD"], dbname=where["NAME"]
-        ) as own:
-            own.execute("SELECT FROM approvals_auditentry")
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                own.execute("DELETE FROM approvals_auditentry")
 
 
 def test_a_backup_is_restored_by_the_documented_commands(services: Services) -> None:

@@ -1,17 +1,14 @@
 """One real worker process full of runs that wait for their model."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from agents.sdk.scripts import CUT, CUT_BY
 from config.broker.consumer import RESERVED
 from config.processes import CONNECTIONS_OF_A_WORKER, table
 from tests.support import processes
 from tests.support.people import until
-from tests.support.provider.faults import Fault
 from tests.support.provider.slow import SlowProvider
 from tests.support.scripted_agents.crowd import Crowd, stack_of
 
@@ -23,7 +20,6 @@ NEW = PLACES - PLACES // RESERVED
 MORE = 10  # than there are places for
 WITHIN = 120.0
 
-KEPT = "SELECT count(*) FROM runtime_storedpartialreply WHERE run_id = %s"
 WORKERS_OF_WAITING = """
     SELECT count(DISTINCT worker) FROM runtime_run WHERE status = 'waiting' AND id <> %s
 """
@@ -62,23 +58,6 @@ def test_a_full_worker_takes_decisions_first(crowd: Crowd, provider: SlowProvide
     done = {"completed": NEW + MORE}
     until(lambda: crowd.statuses("walker") == done or None, "every walk to end", WITHIN)
     assert provider.asked == 2 * (NEW + MORE) + 2
-
-
-def test_a_worker_that_is_killed_within_a_reply_has_the_model_told(
-    crowd: Crowd, provider: SlowProvider
-) -> None:
-    provider.bodies.clear()
-    provider.faults.append(Fault.HALF_OPEN)
-    (run,) = crowd.start("walker", 1)
-    until(lambda: crowd.one(KEPT, run) or None, "a part of the reply to be kept")
-    crowd.worker.kill()
-    crowd.office.wait(run, "completed")
-    first, again, last = ([m["content"] for m in one["messages"]] for one in provider.bodies)
-    assert again[:-1] == first
-    facts = json.loads(again[-1].removeprefix(CUT))
-    assert facts.pop("since")
-    assert facts == {"cut_by": CUT_BY["lost"], "beginning": "and then", "cut_after_tokens": 2}
-    assert not any(str(text).startswith(CUT) for text in last)
 
 
 def test_a_refusal_to_one_worker_delays_the_other(crowd: Crowd, provider: SlowProvider) -> None:

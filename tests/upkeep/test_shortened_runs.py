@@ -2,7 +2,6 @@
 
 import threading
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +24,6 @@ from runtime.upkeep.retention_rules import parse
 from tests.support.elsewhere import Move
 from tests.support.engine import ADA, Rig
 from tests.support.fake_ports import FakeApprovals, FakeEffects
-from tests.support.forged_exports import Sender
 from tests.support.long_runs import findings, positions, shortened
 from tests.support.object_stores import BOTH, Breakable
 from tests.upkeep.test_archiving import record_of
@@ -159,19 +157,3 @@ def test_an_imported_run_that_fails_is_retried(desk: Rig, long: UUID, elsewhere:
     interventions.retry(run=long, reason="again", actor=ADA)
     assert desk.advance(long).status == "suspended"
     assert findings(long) == []
-
-
-def test_an_import_is_checked_against_its_signature(
-    long: UUID, elsewhere: Move, settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    text = export_run(run=long, actor=ADA)
-    elsewhere(long)
-    sender = Sender(tmp_path)
-    settings.IMPORT_KEYS = (sender.file,)
-    wrong = sender.send(text, run=long, manifest=lambda told: told.update(entries="sha256:0"))
-    signed = export_file.check(export_file.decode(text))
-    with monkeypatch.context() as blind:
-        blind.setattr(export_file, "check", lambda package: signed)
-        import_run(data=wrong.encode(), actor=ADA)
-    (finding,) = findings(long)
-    assert finding.startswith("origin: the imported entries are not those")

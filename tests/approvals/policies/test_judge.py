@@ -1,17 +1,15 @@
 """The policy's text, conditions, judgement and count, without a database."""
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from approvals.rules import judge, policy, policy_text, tally
+from approvals.rules import judge, policy_text, tally
 from approvals.rules.judge import Facts, Judgement
-from approvals.rules.policy import Demands, Escalation, Stage, demands_of
+from approvals.rules.policy import Demands, Stage, demands_of
 from approvals.rules.policy_text import SETTINGS
 from runtime.core.values import expressions
 from runtime.core.values.enums import Risk
@@ -216,7 +214,7 @@ def test_a_condition_tells_which_arguments_it_reads(condition: str, paths: list[
     assert [".".join(path) for path in judge.condition_paths(condition)] == paths
 
 
-# Votes against a simple model: the people who voted, in order, each in the first stage that lacks people
+# Votes: each counts in the first stage that lacks people
 
 PEOPLE = [f"p{n}" for n in range(6)]
 stages = st.lists(
@@ -228,105 +226,6 @@ stages = st.lists(
     min_size=1,
     max_size=3,
 )
-
-
-steps = st.builds(
-    Escalation,
-    seconds=st.integers(1, 50),
-    people=st.lists(st.sampled_from(PEOPLE), min_size=1, max_size=2, unique=True).map(tuple),
-)
-START = datetime.fromisoformat("2030-01-01T12:00:00+00:00")
-
-
-class Votes(RuleBasedStateMachine):
-    """People vote, withdraw and lose the right while time passes, until the request is approved, denied or expires.
-
-    The model keeps sets of people by hand: those who may vote in each stage grow by the people of each step whose time
-    has come.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.demands = Demands(rule="A", stages=(Stage(quorum=2), Stage(people=("p0", "p1"))))
-        self.votes: dict[str, int] = {}
-        self.at: dict[str, datetime] = {}
-        self.now, self.end, self.closed = START, START + timedelta(hours=1), ""
-        self.places: list[set[str]] = [set(), set()]  # the model
-        self.may: list[set[str]] = [set(PEOPLE), {"p0", "p1"}]
-        self.steps: list[tuple[datetime, set[str]]] = []
-
-    @precondition(lambda self: not self.votes or self.closed)
-    @rule(of=stages, first=st.integers(1, 50), steps=st.lists(steps, max_size=3))
-    def ask(self, of: list[Stage], first: int, steps: list[Escalation]) -> None:
-        self.demands = Demands(rule="A", stages=tuple(of), escalate=tuple(steps))
-        self.places, self.votes, self.at, self.closed = [set() for _ in of], {}, {}, ""
-        self.may = [set(one.people or PEOPLE) for one in of]
-        self.steps, self.end = [], self.now + timedelta(seconds=first)
-        for step in steps:
-            self.steps.append((self.end, set(step.people)))
-            self.end += timedelta(seconds=step.seconds)
-
-    @precondition(lambda self: not self.closed)
-    @rule(seconds=st.integers(0, 40))
-    def wait(self, seconds: int) -> None:
-        self.now += timedelta(seconds=seconds)
-        while self.steps and self.steps[0][0] <= self.now:
-            _, people = self.steps.pop(0)
-            self.may = [one | people for one in self.may]
-        if self.now >= self.end:
-            self.closed = "expired"
-
-    @precondition(lambda self: not self.closed)
-    @rule(name=st.sampled_from(PEOPLE))
-    def vote(self, name: str) -> None:
-        open_now = policy.stages(self.demands, self.end, self.now)
-        stage = tally.current(open_now, self.votes)
-        assert stage is not None
-        pairs = enumerate(zip(self.places, self.demands.stages, strict=True))
-        assert stage == next(n for n, (had, of) in pairs if len(had) < of.quorum)
-        assert open_now[stage].admits(name, REVIEWERS) is (name in self.may[stage])
-        if name in self.votes or name not in self.may[stage]:
-            return
-        self.votes[name], self.at[name] = stage, self.now
-        self.places[stage].add(name)
-        if tally.current(open_now, self.votes) is None:
-            self.closed = "approved"
-
-    @precondition(lambda self: not self.closed and self.votes)
-    @rule(data=st.data())
-    def withdraw(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(sorted(self.votes)))
-        self.places[self.votes.pop(name)].remove(name)
-
-    @precondition(lambda self: not self.closed)
-    @rule()
-    def deny(self) -> None:
-        self.closed = "denied"
-
-    @invariant()
-    def approval_needs_every_stage(self) -> None:
-        of = self.demands.stages
-        full = all(len(self.places[n]) >= one.quorum for n, one in enumerate(of))
-        assert full is (self.closed == "approved")
-        wanted = sum(max(0, one.quorum - len(self.places[n])) for n, one in enumerate(of))
-        assert tally.missing(of, self.votes) == wanted
-
-    @invariant()
-    def a_vote_counts_by_its_own_time(self) -> None:
-        for name, stage in self.votes.items():
-            then = policy.stages(self.demands, self.end, self.at[name])
-            assert then[stage].admits(name, REVIEWERS)
-
-    @invariant()
-    def time_alone_never_approves(self) -> None:
-        follows = policy.next_step(self.demands, self.end, self.now)
-        assert follows is not None
-        assert follows.step in ("escalate", "deny")
-        assert follows.at == (self.steps[0][0] if self.steps else self.end)
-
-
-Votes.TestCase.settings = settings(max_examples=80, stateful_step_count=20, deadline=None)
-TestVotes = Votes.TestCase
 
 
 @given(of=stages, free=st.sets(st.sampled_from(PEOPLE)))

@@ -3,8 +3,9 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import transaction
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from approvals import clock
 from approvals.decisions.decide import undo
 from approvals.errors import ApprovalError
-from approvals.governance import allowance_changes
+from approvals.governance import allowance_changes, allowance_uses
+from approvals.governance.allowances import read_allowance
 from approvals.models import Approval
 from approvals.people import absences
 from approvals.port.adapter import ApprovalService
@@ -22,12 +24,12 @@ from runtime.core.values.enums import Risk
 from runtime.errors import Forbidden, InvalidInput, RunEnded
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid
-from tests.approvals.allowances import test_model as allowances
 from tests.approvals.allowances.office import LIMITS, proposed
 from tests.approvals.policies.office import asked, reviewers
 from tests.support import seeds
 
 PEOPLE = ("bea", "cora", "dan", "eva")  # all of them review
+MOST = 3  # the highest level that an allowance covers
 STEP = 100  # seconds that each step of an escalation lasts
 who = st.sampled_from(PEOPLE)
 ACTS = ("vote", "vote", "vote", "deny", "withdraw", "steer", "back", "expire")
@@ -58,6 +60,18 @@ def text_of(stages: Stages, steps: Sequence[str]) -> str:
         **({"escalate": [{"people": [p], "expires_after": STEP} for p in steps]} if steps else {}),
     }
     return json.dumps({"rules": [rule]})
+
+
+@dataclass
+class Allowance:
+    """An allowance by two people, as they understand it."""
+
+    id: UUID
+    by: list[str]
+    count: int = 1
+
+    def passes(self, requester: str, level: int) -> bool:
+        return self.count > 0 and requester not in self.by and level <= MOST
 
 
 @dataclass
@@ -188,12 +202,12 @@ def play(rule: int, ahead: int, ops: Sequence[Op]) -> Counter[str]:
         origin={"ada"},
         due=ahead < 0,
     )
-    passing, seen = list[allowances.Model](), Counter[str]()
+    passing, seen = list[Allowance](), Counter[str]()
     for op, person, other in ops:
         if op == "allow" and other is not None:
             passing += allowed(model, person, other)
         elif op == "call" and other is not None:
-            seen["passed"] += allowances.call(passing, person, 2 + PEOPLE.index(other) % 3)
+            seen["passed"] += call(passing, person, 2 + PEOPLE.index(other) % 3)
         else:
             given = () if other is None else (other,)
             assert done(approval, op, person, other) is getattr(model, op)(person, *given), op
@@ -203,7 +217,7 @@ def play(rule: int, ahead: int, ops: Sequence[Op]) -> Counter[str]:
     return seen
 
 
-def allowed(model: Model, first: str, second: str) -> list[allowances.Model]:
+def allowed(model: Model, first: str, second: str) -> list[Allowance]:
     """Have two people make an allowance of one call, and return it unless it was refused."""
     source = seeds.pending(risk=Risk.MEDIUM)
     try:
@@ -213,7 +227,29 @@ def allowed(model: Model, first: str, second: str) -> list[allowances.Model]:
         assert not model.allows(first, second)
         return []
     assert model.allows(first, second)
-    return [allowances.Model(id=made, count=1, by=[first, second])]
+    return [Allowance(id=made, by=[first, second])]
+
+
+def call(models: Sequence[Allowance], requester: str, level: int) -> bool:
+    run = seeds.run(requester)
+    args = {"username": "new.hire", "security_level": level}
+    shown = seeds.snapshot(
+        run, requester=requester, risk=Risk.MEDIUM, args=args, call=f"c{uuid4().hex}"
+    )
+    allowance_uses.forget()
+    allowed = allowance_uses.allow(shown, {})
+    able = [model for model in models if model.passes(requester, level)]
+    assert (allowed is not None) is bool(able)
+    if allowed is None:
+        return False
+    (approval,) = seeds.opened(replace(shown, allowed=allowed))
+    model = next(model for model in able if model.id == allowed.use.id)
+    model.count -= 1
+    assert allowance_uses.verify(approval, ()).by == tuple(model.by)
+    found = read_allowance(model.id)
+    assert found is not None
+    assert found.left == model.count
+    return True
 
 
 def check(approval: Approval, model: Model) -> None:

@@ -78,17 +78,6 @@ def wait_for_ends(holders: Holders, runs: list[str]) -> None:
     until(lambda: count(holders, ENDED, runs) == len(runs) or None, "the runs to end", 300)
 
 
-def test_runs_of_a_worker_that_is_killed_once_go_on_in_any_worker(holders: Holders) -> None:
-    runs = start_crowd(holders, "once", RUNS)
-    processes.of(holders.stack, "worker").process.kill()
-    holders.release("once")
-    wait_for_ends(holders, runs)
-    figures.progress("killed once", seconds_until(holders.stack, runs, "ToolReturned"))
-    losses = holders.stack.rows(LOSSES, runs)
-    assert sorted(run for run, *_ in losses) == sorted(runs)
-    assert not any(isolated for _, _, isolated, _ in losses)
-
-
 def test_a_run_that_ends_each_worker_is_quarantined_and_the_others_go_on(holders: Holders) -> None:
     deadly = holders.begin("ends_it_later", name="deadly")
     runs = start_crowd(holders, "beside", RUNS - 1, deadly)

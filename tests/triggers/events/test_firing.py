@@ -3,10 +3,8 @@
 import json
 import threading
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
-from psycopg import OperationalError
 
 from approvals.models import Approval
 from approvals.people import accounts
@@ -284,31 +282,6 @@ def test_an_owner_without_the_right_starts_nothing(desk: Desk) -> None:
     desk.send()
     desk.sweep()
     assert told(made) == [("e1", "failed", "ada does not have the right runs:start.")]
-
-
-def test_an_error_in_one_trigger_keeps_no_other_waiting(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bad, good = desk.make(), desk.make(name="good")
-    handle = firing.handle
-
-    def fail(connection: Any, row: Any, now: Any) -> bool:
-        if row.id == bad:
-            connection.execute("SELECT 1 / 0")  # ends the transaction around it
-        return handle(connection, row, now)
-
-    monkeypatch.setattr(firing, "handle", fail)
-    desk.send()
-    desk.sweep()
-    monkeypatch.setattr(firing, "handle", handle)
-    desk.sweep(59)
-    assert [told(one)[0][1] for one in (bad, good)] == ["new", "started"]
-    desk.sweep(1)
-    assert told(bad)[0][1] == "started"
-    monkeypatch.setattr(firing, "handle", Mock(side_effect=OperationalError("gone")))
-    desk.send()
-    with pytest.raises(OperationalError):  # the loop tries again
-        desk.sweep()
 
 
 def test_pause_resume_and_end(desk: Desk) -> None:
