@@ -68,7 +68,7 @@ def reads_otherwise(value: str) -> bool:
 
 @register.filter
 def scalar(value: Any) -> SafeString | str:
-    """Show a value that is no list and no object; empty for these."""
+    """Show a value that is not a list or an object; empty for these."""
     if isinstance(value, str) and not value.strip(" "):
         count = spaces(value)
         words = f"{count} space{'' if count == 1 else 's'}" if value else "empty text"
@@ -105,7 +105,7 @@ def tree(value: Any) -> SafeString | str:
 
 @register.filter
 def as_file(value: Any) -> SafeString | str:
-    """Show a picture or a PDF; empty for a value that is no file."""
+    """Show a picture or a PDF; empty for a value that is not a file."""
     if isinstance(value, BlobRef):
         match = _BEGINNING.match(value.preview)
         if match is None or match[1] not in MEDIA_TYPES:
@@ -130,7 +130,7 @@ def sentence(text: str) -> SafeString:
 
 @register.filter
 def digits(value: Any) -> SafeString | str:
-    """Group the digits before the point by threes; empty if the value is no number in plain digits."""
+    """Group the digits before the point by threes; empty if the value is not a number in plain digits."""
     text = _plain(value)
     match = _PARTS.fullmatch(text) if len(text) <= MAX_DIGITS else None
     if match is None:

@@ -225,10 +225,11 @@ def costs(request: HttpRequest) -> HttpResponse:
     if request.GET.get("format") == "csv" and problem is None:
         return _csv(key, rows)
     period = {"from": since.isoformat(), "to": (until - timedelta(days=1)).isoformat()}
-    links = list[tuple[UsageKey, str, str]]()
+    removal_links = list[tuple[UsageKey, str, str]]()  # each filter, and the list without it
     for name, text in only.items():
         other_filters = {other: value for other, value in filters.items() if other != name}
-        links.append((name, text, f"?{urlencode({**period, **other_filters, 'by': str(key)})}"))
+        query = urlencode({**period, **other_filters, "by": str(key)})
+        removal_links.append((name, text, f"?{query}"))
     linked_rows = list[tuple[NamedUsage, str]]()  # each with the address of the list inside it
     for row in rows[:MAX_ROWS]:
         inside = {"from": row.name, "to": row.name} if key is UsageKey.DAY else {str(key): row.name}
@@ -239,7 +240,7 @@ def costs(request: HttpRequest) -> HttpResponse:
         "keys": [
             (name, f"?{urlencode({**period, **filters, 'by': str(name)})}") for name in UsageKey
         ],
-        "only": links,
+        "only": removal_links,
         "rows": linked_rows,
         "unlisted": len(rows[MAX_ROWS:]),
         "from": period["from"],
