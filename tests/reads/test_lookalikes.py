@@ -21,6 +21,7 @@ from runtime.core.values.lookalikes import describe, skeleton
         ("https://xn--bcher-kva.example/", ["punycode for", "b\u00fccher"]),
         ("\u0430\u0440\u0440\u04cf\u0435.com", ["Cyrillic", "look like \u201capple\u201d"]),
         ("Pay \u0410\u0421\u041c\u0415 Supplies", ["Cyrillic", "look like \u201cACME\u201d"]),
+        ("https://shop.example@evil.example/x", ["leads to evil.example:", "only a user name"]),
         ("\uff41dmin", ["fullwidth", "looks like \u201ca\u201d"]),
         ({"to": ["p\u0430ypal"]}, ["Cyrillic"]),
         ({"p\u0430ypal": 1}, ["Cyrillic"]),

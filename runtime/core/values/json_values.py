@@ -69,7 +69,7 @@ def is_equal(value: Any, other: Any) -> bool:
 
 
 def _passes(values: Collection[Any], levels: int, *, floats: bool) -> bool:
-    """Say whether a list or an object is plain JSON, at most `left` levels deep. False may also mean unusual JSON.
+    """Say whether a list or an object is plain JSON, at most `levels` deep. False may also mean unusual JSON.
 
     Without `floats`, Python's encoder writes it in canonical form: its keys are ASCII, so they sort as in UTF-16.
     """
