@@ -9,7 +9,7 @@ from pytest_django.live_server_helper import LiveServer
 from approvals.models import Approval
 from tests.approvals.policies.office import put_in_force
 from tests.browser.conftest import Desk, window
-from tests.support.office import Office, reseal
+from tests.support.office import Office
 from tests.support.seeds import PASSWORD
 
 pytestmark = pytest.mark.browser
@@ -82,43 +82,6 @@ def test_a_in_the_inbox_only_shows_and_a_on_the_page_approves(bea: Page) -> None
     expect(bea.locator(".toast")).to_contain_text(f"Approved: {FIRST}")
     bea.keyboard.press("u")
     _shows(bea, "Inbox")
-
-
-def test_at_high_risk_a_opens_a_second_step_that_is_typed(
-    desk: Desk, bea: Page, two: list[UUID], office: Office
-) -> None:
-    reseal(Approval.objects.all(), risk="high")
-    desk.open(f"/a/{office.request(two[0]).id}/")
-    _seen(bea)
-    bea.keyboard.press("a")
-    name = bea.get_by_label("Type newhire to approve")
-    expect(name).to_be_focused()
-    bea.keyboard.press("Escape")
-    bea.keyboard.press("a")
-    bea.keyboard.type("newhira")
-    bea.keyboard.press("Enter")
-    expect(bea.get_by_role("alert")).to_have_text("Not approved: that is not newhire.")
-    expect(name).to_be_focused()
-    name.fill("newhire")
-    bea.keyboard.press("Enter")
-    _shows(bea, SECOND)
-    expect(bea.locator(".toast")).to_contain_text(f"Approved: {FIRST}")
-    assert Approval.objects.filter(status="approved").count() == 1
-
-
-def test_key_d_focuses_the_reason_where_shortcuts_are_off(bea: Page) -> None:
-    bea.keyboard.press("j")
-    bea.keyboard.press("d")
-    reason = bea.get_by_role("textbox", name="Remark")
-    expect(reason).to_be_focused()
-    bea.keyboard.type("a bad day, just ask u?")
-    expect(reason).to_have_value("a bad day, just ask u?")
-    bea.keyboard.press("Tab")
-    bea.keyboard.press("Shift+Tab")
-    bea.keyboard.press("Shift+Tab")
-    bea.keyboard.press("Enter")
-    _shows(bea, SECOND)
-    assert Approval.objects.get(status="denied").reason == "a bad day, just ask u?"
 
 
 def test_a_denial_says_what_the_agent_receives_and_asks_for_a_reason(bea: Page) -> None:

@@ -16,7 +16,6 @@ from pytest_django import Settings
 from approvals.models import Assignment
 from approvals.people import accounts
 from approvals.rights import assignments, principals
-from approvals.rules.roles import Group
 from config.env import environment
 from config.env.environment import ROOT
 from runtime.ports.access import Actor
@@ -278,12 +277,3 @@ def test_an_unknown_provider_is_not_found(acme: OpenIDProvider, settings: Settin
     assert Client().get("/login/oidc/other/").status_code == 404
     assert Client().post(START).status_code == 405
     assert acme.asked == []
-
-
-def test_a_right_given_to_a_new_person_counts(acme: OpenIDProvider, settings: Settings) -> None:
-    settings.SIGNOFF_COOLING_OFF_SECONDS = 0
-    _sign_in(Client())
-    accounts.set_groups(ZOE, [Group.REVIEWERS], actor=None)
-    principal = principals.principal_of(Actor(person=ZOE))
-    assert principal is not None
-    assert Group.REVIEWERS in principal.groups

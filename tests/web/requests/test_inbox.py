@@ -21,7 +21,7 @@ from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from tests.support import seeds
 from tests.support.office import BEA, Office, reseal
-from tests.support.pages import has, in_order, queries_at_most, shows, text
+from tests.support.pages import has, in_order, shows, text
 from tests.support.seeds import Cast
 
 Waiting = Callable[..., list[Approval]]
@@ -142,19 +142,6 @@ def test_an_open_page_gets_whole_rows_only_with_a_new_one_among_them(
     ):
         page = _refreshed(bea, f"known={','.join(str(approval.id) for approval in known)}{more}")
         assert ("Set the privileges" in page) == whole != ("data-same" in page), (known, more)
-
-
-def test_the_inbox_takes_few_queries(bea: Client, admin: Client, waiting: Waiting) -> None:
-    made = waiting(*[None] * 60)
-    waiting(None, kind=GateKind.IN_DOUBT)
-    seeds.decide(made[0], BEA)
-    known = ",".join(str(approval.pk) for approval in made[:50])
-    for client in (bea, admin):
-        for view in lists.View:
-            with queries_at_most(8):
-                text(client, f"/inbox/?view={view}&q=privileges")
-            with queries_at_most(8):
-                _refreshed(client, f"view={view}&known={known}")
 
 
 @pytest.mark.parametrize("sort", Sort)
