@@ -1,13 +1,13 @@
-"""Configures Celery: how hints are delivered, and how a worker starts and stops.
+"""Configures Celery: how jobs are delivered, and how a worker starts and stops.
 
-Postgres is the source of truth. A message is only a hint with a run id, so it may be lost, repeated or late. The
-settings keep a hint cheap, and bound the time that a process waits for a broken broker.
+Postgres is the source of truth. A message is only a hint with the id of a job, so it may be lost, repeated or late. The
+settings bound the time that a process waits for a broken broker.
 """
 
 import gc
 import logging
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import celery
 import django
@@ -15,7 +15,14 @@ from celery import signals
 from django.conf import settings
 
 from config.broker import transport
+from runtime import broker
 from runtime.store import pool
+
+if TYPE_CHECKING:
+    from config.broker.consumer import HintReader
+
+queues = [broker.RESUMED, broker.NEW]  # of runs, which a worker reads
+_hints: "HintReader | None" = None
 
 CONNECTION_SECONDS = 30.0  # how long a thread waits for one of Django's connections
 
@@ -37,18 +44,9 @@ app.conf.update(
     result_backend=None,
     # The sweeper sends the hint of a lost worker again, so the broker does not track hints.
     task_acks_late=False,
-    task_annotations={
-        name: {"Request": "config.broker.consumer:UnacknowledgedRequest"}
-        for name in (
-            "runtime.advance",
-            "runtime.trial",
-            "runtime.replay",
-            "runtime.preview",
-        )
-    },
-    task_default_queue="runs",
+    task_default_queue=broker.JOBS,
     task_create_missing_queues=False,
-    task_queues={name: {"no_ack": True} for name in ("resumed", "runs")},  # in this order
+    task_queues={broker.JOBS: {"no_ack": True}},
     worker_prefetch_multiplier=1,
     worker_disable_prefetch=True,
     worker_disable_rate_limits=True,
@@ -62,7 +60,6 @@ app.conf.update(
     broker_connection_max_retries=None,
     broker_connection_retry_on_startup=True,
     broker_transport_options={
-        "queue_order_strategy": "config.broker.consumer:QueueOrder",
         "priority_steps": [0],  # one list for each queue instead of four
         # Without these limits a stopped broker would block its callers without end.
         "socket_timeout": 5,
@@ -86,11 +83,10 @@ app.autodiscover_tasks(["runtime"])
 
 
 @signals.worker_init.connect
-def _equip(sender: Any, **_: Any) -> None:
+def _equip(**_: Any) -> None:
     """Check the services, then load and publish the agents, before the worker reads its first message."""
-    from config.broker import consumer  # it replaces commands of remote control
+    from config.broker import consumer  # noqa: F401 - it replaces commands of remote control
 
-    consumer.set_concurrency(sender.concurrency)
     equip("worker")
 
 
@@ -141,11 +137,16 @@ def _collect_from_here() -> None:
 
 
 @signals.worker_ready.connect
-def _report(**_: Any) -> None:
-    """Start the heartbeat, so that this worker counts as alive before its first task."""
+def _report(sender: Any, **_: Any) -> None:
+    """Start the heartbeat, so that this worker counts as alive before its first run, then read hints."""
+    global _hints
+    from config.broker.consumer import HintReader
     from runtime import tasks
 
-    tasks.worker_context()
+    draining = tasks.worker_context().heartbeat.draining
+    concurrency = sender.controller.concurrency
+    _hints = HintReader(queues, concurrency, tasks.advance_run, lambda: draining.started)
+    _hints.start()
 
 
 @signals.worker_shutting_down.connect
@@ -160,6 +161,8 @@ def _drain(**_: Any) -> None:
 def _exit(**_: Any) -> None:
     from runtime import tasks
 
+    if _hints is not None:
+        _hints.join()
     hung = tasks.is_hung()
     if not tasks.stop():
         # Python would wait for the thread of an effect whose run was released.

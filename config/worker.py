@@ -17,6 +17,7 @@ from collections.abc import Sequence
 if __name__ == "__main__":
     gc.disable()  # before the imports below; config.celery enables it
 
+from config import celery
 from config.celery import app, share_connections
 from runtime import broker
 
@@ -36,19 +37,19 @@ def main(arguments: Sequence[str]) -> int:
         help="how many runs at once, most of which wait (default: %(default)s)",
     )
     options = parser.parse_args(arguments)
-    queues = options.queues.split(",")
-    if queues == ["isolated"]:
+    if options.queues == "isolated":
         from config import isolated
 
         return isolated.supervise(options.concurrency)
     share_connections()
-    if broker.RESUMED in queues:
-        queues.append(_own_queue())
+    celery.queues = options.queues.split(",")
+    if broker.RESUMED in celery.queues:
+        celery.queues.append(broker.open_own_queue())
     worker = app.Worker(
         hostname=f"worker-{os.getpid()}@{socket.gethostname()}",
         pool="threads",
         concurrency=options.concurrency,
-        queues=queues,
+        queues=[broker.JOBS],
         loglevel="INFO",
         # Workers exchange no messages: their shared state is in Postgres.
         without_gossip=True,
@@ -56,16 +57,6 @@ def main(arguments: Sequence[str]) -> int:
     )
     worker.start()
     return int(worker.exitcode or 0)
-
-
-def _own_queue() -> str:
-    """Open the queue of this process alone, and have Celery read it.
-
-    Celery does not declare it: kombu would record the name in the broker, and nothing would remove it.
-    """
-    name = broker.open_own_queue()
-    app.conf.task_queues = {**app.conf.task_queues, name: {"no_ack": True, "no_declare": True}}
-    return name
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The message broker: sends Celery messages (hints that a run or a job waits) and live updates. Nothing else sends.
+"""The message broker: sends hints (that a run or a job waits) and live updates. Nothing else sends.
+
+The hint of a run is its id in a list. That of a job is a Celery message.
 
 Background threads send, so a decision never waits for the broker and opens no connection to it. Their queues are
 bounded. Lost messages do no harm: the sweeper sends another hint, and a page that missed an update polls.
@@ -29,18 +31,16 @@ from redis.retry import Retry
 
 log = logging.getLogger(__name__)
 
-ADVANCE = "runtime.advance"
-NEW, RESUMED = QUEUES = "runs", "resumed"
+NEW, RESUMED, JOBS = QUEUES = "runs", "resumed", "jobs"  # the last one has Celery's messages
+JOB_KINDS = frozenset(
+    {"trial", "replay", "preview"}
+)  # in place of a queue: the id is that of such a job
 STICKY = "sticky"  # in place of a queue: that of the process that keeps the run, else RESUMED
-# In place of a queue: the id is that of a job of this kind, in its queue. A person waits for a preview,
-# so it precedes new runs.
-JOBS = {"trial": NEW, "replay": NEW, "preview": RESUMED}
 _KEEP = "keep"  # in place of a queue: no hint, but a note that this process keeps the run
 QUEUE_SIZE = 1000
 BATCH = 200  # hints that a publisher sends at once
 CHANNEL = "signoff:doorbell"
 ROOM = 10_000  # hints in a queue; with more, the sweeper would repeat a hint before a worker receives it
-LISTEN_SECONDS = 1.0  # between two notes that a process reads its own queue
 GATHER_SECONDS = 0.2  # live updates of this period are sent together
 
 Message = tuple[UUID, str]  # a run and the queue of its message
@@ -178,7 +178,7 @@ def dispatch(run: UUID, queue_name: str = RESUMED) -> None:
 
 
 def open_own_queue() -> str:
-    """Give this process a queue of its own, and return its name. It gets hints after `start_listening` and `keep`."""
+    """Give this process a queue of its own, and return its name. It gets hints after `listen` and `keep`."""
     global _own_queue
     _own_queue = new_queue_name(RESUMED)
     return _own_queue
@@ -190,12 +190,11 @@ def keep(run: UUID) -> None:
         dispatch(run, _KEEP)
 
 
-def start_listening(is_draining: Callable[[], bool]) -> None:
-    """Tell other processes that this one reads its own queue, until it drains. Starts a thread."""
+def listen() -> None:
+    """Tell other processes that this one reads its own queue for the next three seconds. Raises ConnectionError."""
     if _own_queue is not None:
-        threading.Thread(
-            target=_listen, args=(_own_queue, is_draining), name="sticky queue", daemon=True
-        ).start()
+        with _reached() as broker:
+            note_listening(broker, _own_queue)
 
 
 def stop_listening() -> None:
@@ -209,6 +208,16 @@ def queues_with_room() -> frozenset[str]:
     """Return the queues with fewer than 10,000 hints. Raises ConnectionError if the broker is unreachable."""
     with _reached() as broker:
         return frozenset(name for name in QUEUES if int(broker.llen(name)) < ROOM)
+
+
+def take_hint(queues: Sequence[str], seconds: float) -> str | None:
+    """Take a hint from the first of these queues that has one. Wait so long for it, less than two seconds.
+
+    Any program that reaches the broker may have written it. Raises ConnectionError.
+    """
+    with _reached() as broker:
+        reply: Any = broker.brpop(list(queues), timeout=seconds)
+    return None if reply is None else reply[1].decode(errors="replace")
 
 
 def notify_run(run: UUID, *, inbox: bool) -> None:
@@ -231,17 +240,16 @@ def send_all(hints: Sequence[Message]) -> None:
     for run, queue_name in hints:
         if queue_name == STICKY:
             sticky.append(run)
-        elif (job_queue := JOBS.get(queue_name)) is not None:
-            messages[job_queue].append(_message(run, job_queue, job_task(queue_name)))
+        elif queue_name in JOB_KINDS:
+            messages[JOBS].append(_message(run, job_task(queue_name)))
         else:
-            messages[queue_name].append(_message(run, queue_name))
+            messages[queue_name].append(str(run))
     with _reached() as broker:
         for run in sticky:
-            message = _message(run, RESUMED)
             try:
-                send_sticky(broker, run, message, RESUMED)
+                send_sticky(broker, run, str(run), RESUMED)
             except redis.ResponseError:  # a broker whose access rules forbid scripts
-                broker.lpush(RESUMED, message)
+                broker.lpush(RESUMED, str(run))
         for queue_name, texts in messages.items():
             broker.lpush(queue_name, *texts)
 
@@ -276,27 +284,18 @@ def note_gone(broker: "redis.Redis", queue_name: str, shared: str) -> None:
     broker.eval(_LEAVE, 3, f"{_LISTENS}{queue_name}", queue_name, shared)
 
 
-def _listen(queue_name: str, is_draining: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    while not is_draining():
-        with suppress(ConnectionError), _reached() as broker:  # else all workers get its hints
-            note_listening(broker, queue_name)
-        pause.wait(LISTEN_SECONDS)
-    stop_listening()
-
-
-def _message(run: UUID, queue_name: str, task_name: str = ADVANCE) -> str:
-    """Build the Celery message as kombu stores it in Redis.
+def _message(job: UUID, task_name: str) -> str:
+    """Build the Celery message of a job as kombu stores it in Redis.
 
     `send_task` builds the same with a hundred times the work. A test compares the two.
     """
     headers, _, (_, keywords, embedded), _ = _task(task_name)
     task = str(uuid4())
-    task_headers = {"id": task, "root_id": task, "argsrepr": repr([str(run)])}
+    task_headers = {"id": task, "root_id": task, "argsrepr": repr([str(job)])}
     return json.dumps(
         {
             "body": base64.b64encode(
-                json.dumps([[str(run)], keywords, embedded]).encode()
+                json.dumps([[str(job)], keywords, embedded]).encode()
             ).decode(),
             "content-encoding": "utf-8",
             "content-type": "application/json",
@@ -304,7 +303,7 @@ def _message(run: UUID, queue_name: str, task_name: str = ADVANCE) -> str:
             "properties": {
                 "correlation_id": task,
                 "delivery_mode": 2,
-                "delivery_info": {"exchange": "", "routing_key": queue_name},
+                "delivery_info": {"exchange": "", "routing_key": JOBS},
                 "priority": 0,
                 "body_encoding": "base64",
                 "delivery_tag": task,

@@ -1,4 +1,4 @@
-"""Defines the Celery tasks: advance a run, and perform a job of each kind.
+"""What a worker process does for a hint: advances a run, or performs a job, which is a Celery task for each kind.
 
 Sets up, drains and stops a worker process.
 """
@@ -15,7 +15,6 @@ from celery import shared_task
 from django.conf import settings
 
 from runtime import broker
-from runtime.broker import ADVANCE
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
@@ -29,11 +28,10 @@ from runtime.store.tables.jobs import JobKind
 log = logging.getLogger(__name__)
 
 
-@shared_task(name=ADVANCE)
-def advance_run(run: object = None, *_: object, **__: object) -> None:
+def advance_run(hint: str) -> None:
     """Advance the run as far as possible. A hint for a run that is not due, or for no run, has no effect."""
-    if (run_id := _parse_id(run)) is not None:
-        advance(run_id, worker_context())
+    if (run := _parse_id(hint)) is not None:
+        advance(run, worker_context())
 
 
 def _define_job(
@@ -79,9 +77,7 @@ def _parse_id(text: object) -> UUID | None:
 def worker_context() -> WorkerContext:
     """Return the context of this worker process. The first call, after fork, starts the heartbeat."""
     heartbeat = Heartbeat(wiring.effects().fingerprints())
-    context = start_context(heartbeat)
-    broker.start_listening(lambda: heartbeat.draining.started)
-    return context
+    return start_context(heartbeat)
 
 
 def start_context(heartbeat: Heartbeat) -> WorkerContext:

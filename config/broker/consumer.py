@@ -1,79 +1,102 @@
-"""What a worker changes in Celery's reading of the broker: which queues it reads, its confirmations, whom it obeys.
+"""What a worker reads from the broker, and whom it obeys.
 
-It chooses the queues by how many new runs it already works on. A run occupies a thread of the worker while it waits for
-a model, so new runs could fill a worker for a long time. Some threads are therefore reserved for resumed runs. While
-the others are taken, messages of new runs stay in the broker, for this worker later or for another one now.
+It reads the hints of runs by itself, with one command for each, and advances each run in a thread of its own. Celery
+reads those of jobs: its way from the broker to a task took an eighth of a worker's processor time.
+
+A run occupies a thread while it waits for a model, so new runs could fill a worker for a long time. Some threads are
+therefore reserved for resumed runs. While the others are taken, the hints of new runs stay in the broker, for this
+worker later or for another one now.
 
 Any program that can write to the broker can send commands of remote control. Those that stop a worker, change its
 queues or its pool, or revoke tasks are replaced by a refusal, through Celery's own decorator for commands.
 """
 
-from collections.abc import Sequence
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from weakref import WeakValueDictionary
 
-from celery import signals
 from celery.worker.control import control_command
-from celery.worker.request import Request
 
-NEW = "runs"  # the queue of new runs
+from runtime import broker
+
+log = logging.getLogger(__name__)
+
 RESERVED = 8  # one of this many threads is reserved for resumed runs
-
-_max_new = 1
-# The tasks at work, by id. A task that Celery drops disappears with its request.
-_active: "WeakValueDictionary[str, Any]" = WeakValueDictionary()
-
-
-def set_concurrency(runs: int) -> None:
-    """Set how many runs this worker works on at once."""
-    global _max_new
-    _max_new = max(1, runs - runs // RESERVED)
+WAIT_SECONDS = (
+    1.0  # at most, for a hint or an end; then the reader looks whether its process drains
+)
 
 
-@signals.task_received.connect
-def count_received(request: Any, **_: Any) -> None:
-    """Count a received task."""
-    _active[request.id] = request
+class HintReader(threading.Thread):
+    """Advances the runs of these queues, so many at once. It ends when its process drains and the runs are released."""
 
+    def __init__(
+        self,
+        queues: Sequence[str],
+        concurrency: int,
+        advance_run: Callable[[str], object],
+        is_draining: Callable[[], bool],
+    ) -> None:
+        super().__init__(name="hints", daemon=True)
+        self._queues = sorted(queues)  # resumed runs first
+        self._concurrency = concurrency
+        self._most_new = max(1, concurrency - concurrency // RESERVED)
+        self._advance_run, self._is_draining = advance_run, is_draining
+        self._active = 0
+        self._ended = threading.Condition()  # a run
 
-@signals.task_postrun.connect
-def count_finished(task_id: str, **_: Any) -> None:
-    """Stop counting a finished task."""
-    _active.pop(task_id, None)
+    def readable_queues(self) -> list[str]:
+        """Return the queues whose hints this process can take now."""
+        if self._active >= self._concurrency:
+            return []
+        has_room = self._active < self._most_new
+        return [queue for queue in self._queues if has_room or queue != broker.NEW]
 
+    def run(self) -> None:
+        """Read until the process drains. Each second, tell the others that this process reads its own queue."""
+        is_reached, listens_until = True, 0.0
+        with ThreadPoolExecutor(self._concurrency, "run") as threads:
+            while not self._is_draining():
+                hint = None
+                try:
+                    if (now := time.monotonic()) >= listens_until:
+                        broker.listen()
+                        listens_until = now + WAIT_SECONDS
+                    # With no thread free, hints stay in the broker.
+                    if queues := self.readable_queues():
+                        hint = broker.take_hint(queues, WAIT_SECONDS)
+                    else:
+                        self._await_end()
+                    is_reached = True
+                except ConnectionError as exc:
+                    if is_reached:
+                        log.warning("No hints are read until the broker is back: %s", exc)
+                    is_reached = False
+                    self._await_end()
+                if hint is not None:
+                    with self._ended:
+                        self._active += 1
+                    threads.submit(self.follow, hint)
+            broker.stop_listening()
 
-class QueueOrder:
-    """Implements kombu's `queue_order_strategy`: the queues to read next.
+    def follow(self, hint: str) -> None:
+        """Advance the run of a hint. An error is logged: the sweeper sends the hint again."""
+        try:
+            self._advance_run(hint)
+        except Exception:
+            log.exception("A run was not advanced")
+        finally:
+            with self._ended:
+                self._active -= 1
+                self._ended.notify()
 
-    A worker reads one message at a time, from the first of these queues that has one.
-    """
-
-    def __init__(self) -> None:
-        self._all: list[str] = []
-
-    def update(self, queues: Sequence[str]) -> None:
-        """Set the queues to choose from."""
-        self._all = sorted(queues)  # resumed runs first
-
-    def consume(self, number: int) -> list[str]:
-        """Return the queues whose messages this worker can take now."""
-        full = len(_active) >= _max_new
-        return [queue for queue in self._all[:number] if queue != NEW or not full]
-
-    def rotate(self, last: str) -> str:
-        """Keep the order."""
-        return last
-
-
-class UnacknowledgedRequest(Request):  # type: ignore[misc]  # Celery has no types
-    """A request that is not acknowledged: the broker does not track hints.
-
-    Celery would wake its main thread for each acknowledgement.
-    """
-
-    def acknowledge(self) -> None:
-        """Record the acknowledgement without sending it."""
-        self.acknowledged = True
+    def _await_end(self) -> None:
+        """Wait a second, or until a run ends."""
+        with self._ended:
+            self._ended.wait(WAIT_SECONDS)
 
 
 KEPT = frozenset(

@@ -130,5 +130,5 @@ def look_after_jobs(connection: Connection, stop: threading.Event) -> None:
         kind.end_lost(connection)
         kind.prune(connection)
         waiting += [(job, kind.name) for job in kind.waiting(connection)]
-    if waiting and broker.NEW in broker.queues_with_room():
+    if waiting and broker.JOBS in broker.queues_with_room():
         broker.send_all(waiting)

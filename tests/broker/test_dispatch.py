@@ -13,7 +13,8 @@ import pytest
 import redis
 from django.db import transaction
 
-from config import worker
+from config import celery, worker
+from config.broker.consumer import HintReader
 from config.celery import app
 from runtime import broker as dispatch
 from runtime import tasks
@@ -38,23 +39,16 @@ def broker(live_broker: str) -> Iterator["redis.Redis"]:
     client.close()
 
 
-@pytest.mark.parametrize(
-    ("task", "queue"),
-    [
-        (dispatch.ADVANCE, dispatch.NEW),
-        ("runtime.trial", "trial"),
-        ("runtime.replay", "replay"),
-    ],
-)
-def test_a_message_equals_one_of_celery(broker: "redis.Redis", task: str, queue: str) -> None:
+@pytest.mark.parametrize("kind", sorted(dispatch.JOB_KINDS))
+def test_the_message_of_a_job_equals_one_of_celery(broker: "redis.Redis", kind: str) -> None:
     """Or a version of Celery or kombu has changed the form, and `dispatch._message` must follow."""
-    run = uuid4()
-    app.send_task(task, args=[str(run)], queue=dispatch.NEW, retry=False, ignore_result=True)
-    dispatch.send_all([(run, queue)])
-    ours, celerys = [_comparable(message) for message in broker.lrange(dispatch.NEW, 0, -1)]
+    job, task = uuid4(), f"runtime.{kind}"
+    app.send_task(task, args=[str(job)], queue=dispatch.JOBS, retry=False, ignore_result=True)
+    dispatch.send_all([(job, kind)])
+    ours, celerys = [_comparable(message) for message in broker.lrange(dispatch.JOBS, 0, -1)]
     assert ours == celerys
     assert ours["headers"]["task"] == task
-    assert ours["body"][0] == [str(run)]
+    assert ours["body"][0] == [str(job)]
 
 
 def _comparable(message: bytes | str) -> dict[str, Any]:
@@ -68,21 +62,18 @@ def _comparable(message: bytes | str) -> dict[str, Any]:
 
 
 def test_hints_travel_together_each_to_its_queue_in_order(broker: "redis.Redis") -> None:
-    hints = [(uuid4(), queue) for queue in dispatch.QUEUES for _ in range(2)]
+    queues = (dispatch.RESUMED, dispatch.NEW)
+    hints = [(uuid4(), queue) for queue in queues for _ in range(2)]
     dispatch.send_all(hints)
-    found = [
-        (UUID(_comparable(message)["body"][0][0]), queue)
-        for queue in dispatch.QUEUES
-        for message in reversed(broker.lrange(queue, 0, -1))  # taken from the right
-    ]
-    assert found == hints
+    assert [dispatch.take_hint(queues, 1.0) for _ in hints] == [str(run) for run, _ in hints]
+    assert dispatch.take_hint(queues, 0.01) is None
 
 
 def test_10000_hints_fill_a_queue(broker: "redis.Redis", monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "ROOM", 2)
     for name in (dispatch.NEW, dispatch.NEW, dispatch.RESUMED):
         dispatch.send_all([(uuid4(), name)])
-    assert dispatch.queues_with_room() == {dispatch.RESUMED}
+    assert dispatch.queues_with_room() == {dispatch.RESUMED, dispatch.JOBS}
 
 
 def test_a_lost_broker_costs_the_hint_and_nothing_else(
@@ -171,10 +162,12 @@ def test_a_broker_without_scripts_gets_hints_for_all(broker: "redis.Redis", kept
 def test_a_process_listens_until_it_drains(broker: "redis.Redis") -> None:
     own = dispatch.open_own_queue()
     draining: list[str] = []
-    dispatch.start_listening(lambda: bool(draining))
+    reader = HintReader([own], 1, draining.append, lambda: bool(draining))
+    reader.start()
     until(lambda: broker.exists(f"signoff:listens:{own}") or None, "the process to listen")
-    draining.append("now")
-    until(lambda: not broker.exists(f"signoff:listens:{own}") or None, "it to listen no more", 2.5)
+    dispatch.send_all([(uuid4(), own)])  # after which it drains
+    reader.join()
+    assert not broker.exists(f"signoff:listens:{own}")
     dispatch.note_listening(broker, own)
     tasks.stop()
     assert not broker.exists(f"signoff:listens:{own}")
@@ -194,32 +187,13 @@ def test_no_queue_keeps_no_run(broker: "redis.Redis", caplog: pytest.LogCaptureF
 def test_a_worker_of_resumed_runs_has_a_queue_of_its_own(
     queues: str, has_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = Mock(**{"conf.task_queues": {}, "Worker.return_value.exitcode": 0})
-    monkeypatch.setattr(worker, "app", app)
+    monkeypatch.setattr(worker, "app", Mock(**{"Worker.return_value.exitcode": 0}))
+    monkeypatch.setattr(celery, "queues", [])
     monkeypatch.setattr(worker, "share_connections", lambda: None)
     worker.main(["--queues", queues])
     assert (dispatch._own_queue is not None) is has_own
     own = [dispatch._own_queue] if has_own else []
-    assert app.Worker.call_args.kwargs["queues"] == [*queues.split(","), *own]
-    assert list(app.conf.task_queues) == own
-
-
-def test_nothing_is_left_in_the_broker_of_a_queue_that_celery_read(broker: "redis.Redis") -> None:
-    queues = app.conf.task_queues
-    name = worker._own_queue()
-    declared = app.amqp.Queues(app.conf.task_queues)
-    app.conf.task_queues = queues
-    with app.connection_for_read() as connection, connection.channel() as channel:
-        consumer = app.amqp.TaskConsumer(channel, [declared[name], declared[dispatch.RESUMED]])
-        read = list[object]()
-        consumer.register_callback(lambda _, message: read.append(message))
-        consumer.consume()
-        dispatch.send_all([(uuid4(), name)])
-        connection.drain_events(timeout=5)
-    assert len(read) == 1
-    tables = [key for key in broker.scan_iter("*") if broker.type(key) == "set"]
-    assert tables, "those of the queue of all workers"
-    assert not [one for key in tables for one in broker.smembers(key) if name in one]
+    assert celery.queues == [*queues.split(","), *own]
 
 
 def _own() -> str:

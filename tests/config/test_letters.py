@@ -21,8 +21,8 @@ EMBEDDED = (b"callbacks", b"chain", b"chord")
 
 
 def _letter(*, body: bytes = b"", **changed: object) -> bytes:
-    """Return a hint as `dispatch` writes it, with changed headers or a changed body."""
-    found = json.loads(broker._message(uuid4(), broker.NEW))
+    """Return the hint of a job as `broker` writes it, with changed headers or a changed body."""
+    found = json.loads(broker._message(uuid4(), "runtime.trial"))
     found["headers"] |= changed
     if body:
         found |= {"body": body.decode(), "properties": found["properties"] | {"body_encoding": ""}}

@@ -11,12 +11,6 @@ from runtime.core.run.events import EVENT_TYPES
 from runtime.upkeep import startup, sweeper
 
 
-class Worker:
-    """What Celery passes as the sender of its signal."""
-
-    concurrency = 1
-
-
 def start_web() -> None:
     from config import web
 
@@ -26,7 +20,7 @@ def start_web() -> None:
 @pytest.mark.filterwarnings("ignore:No directory at")  # static files, as the module is imported
 @pytest.mark.parametrize(
     "start",
-    [start_web, lambda: celery._equip(Worker()), lambda: call_command("sweep")],
+    [start_web, celery._equip, lambda: call_command("sweep")],
     ids=["web", "worker", "sweeper"],
 )
 def test_a_process_reads_and_writes_documents_before_it_is_ready(
@@ -41,7 +35,6 @@ def test_a_process_reads_and_writes_documents_before_it_is_ready(
     for name in ("database", "broker", "keys", "durable_stores", "keys_of_live_runs"):
         monkeypatch.setattr(startup, f"require_{name}", lambda **_: None)
     monkeypatch.setattr(wiring, "connect_effects", lambda: None)
-    monkeypatch.setattr("config.broker.consumer.set_concurrency", lambda _: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setenv("PGAPPNAME", "tests")
     monkeypatch.setattr("config.celery._collect_from_here", say_ready)

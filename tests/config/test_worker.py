@@ -1,20 +1,19 @@
 """A worker process: its imports, its command line, and the queues that it reads."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import threading
+from collections.abc import Sequence
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
-from celery import signals
-from kombu.utils import symbol_by_name
 
-from config import celery, processes, worker
-from config.broker import consumer as worker_queues
+from config import processes, worker
+from config.broker import consumer
+from config.broker.consumer import HintReader
 from config.env.environment import MAX_WORKERS
-from runtime import broker, tasks
+from runtime import broker
 from runtime.store import pool
 from tests.support import commands
+from tests.support.people import until
 
 # The start of a worker without the steps that need servers.
 START = """
@@ -74,52 +73,64 @@ def test_a_wrong_option_is_refused_by_name(given: str, capsys: pytest.CaptureFix
 HEARTBEAT = 1  # connection of its own
 
 
-@pytest.fixture
-def queues() -> Iterator[worker_queues.QueueOrder]:
-    worker_queues.set_concurrency(16)
-    one = worker_queues.QueueOrder()
-    one.update([broker.NEW, broker.RESUMED])
-    yield one
-    worker_queues.set_concurrency(1)
-
-
-@dataclass
-class Request:
-    """The part of Celery's request that a received hint needs."""
-
-    id: str
-
-
-def _received(count: int) -> list[Request]:
-    requests = [Request(id=str(number)) for number in range(count)]
-    for one in requests:
-        signals.task_received.send(sender=None, request=one)
-    return requests
-
-
-def _asked(queues: worker_queues.QueueOrder, taken: int) -> list[str]:
-    """Return the queues that the worker reads while so many threads are busy."""
-    requests = _received(taken)
-    asked = queues.consume(2)
-    for one in requests:
-        signals.task_postrun.send(sender=None, task_id=one.id)
-    return asked
-
-
 @pytest.mark.parametrize(("number", "for_new"), [(1, 1), (4, 4), (8, 7), (16, 14), (256, 224)])
 def test_resumed_runs_come_first_and_reserve_an_eighth(
-    queues: worker_queues.QueueOrder, number: int, for_new: int
+    number: int, for_new: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker_queues.set_concurrency(number)
-    assert _asked(queues, for_new - 1) == [broker.RESUMED, broker.NEW]
-    assert _asked(queues, for_new) == [broker.RESUMED]
+    """With a broker that has a hint in each queue at any time."""
+    read, held, draining = list[Sequence[str]](), threading.Event(), list[str]()
+    follow = threading.Semaphore(0)
+
+    def take(queues: Sequence[str], _: float) -> str | None:
+        follow.acquire()
+        read.append(queues)
+        return None if draining else queues[-1]
+
+    monkeypatch.setattr(broker, "take_hint", take)
+    queues = [broker.NEW, broker.RESUMED]
+    reader = HintReader(queues, number, lambda _: held.wait(), lambda: bool(draining))
+    reader.start()
+    try:
+        for _ in range(number):
+            follow.release()
+        until(lambda: not reader.readable_queues() or None, "each thread to have a run")
+    finally:
+        draining.append("now")
+        held.set()
+        follow.release()
+        reader.join()
+    assert read[:number] == [
+        *[[broker.RESUMED, broker.NEW]] * for_new,
+        *[[broker.RESUMED]] * (number - for_new),
+    ]
+    assert reader.readable_queues() == [broker.RESUMED, broker.NEW]
 
 
-def test_a_hint_that_celery_drops_frees_its_thread(queues: worker_queues.QueueOrder) -> None:
-    requests = _received(14)
-    assert queues.consume(2) == [broker.RESUMED]
-    del requests
-    assert queues.consume(2) == [broker.RESUMED, broker.NEW]
+def test_a_reader_outlives_the_broker_and_a_run_that_fails(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(consumer, "WAIT_SECONDS", 0.01)
+    answers: list[Any] = [ConnectionError("gone"), ConnectionError("gone"), "broken", None, "run"]
+    followed, ended = list[str](), threading.Event()
+
+    def take(*_: object) -> str | None:
+        answer = answers.pop(0) if answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def follow(hint: str) -> None:
+        followed.append(hint)
+        if hint == "broken":
+            raise ValueError(hint)
+        ended.set()
+
+    monkeypatch.setattr(broker, "take_hint", take)
+    reader = HintReader([broker.NEW], 1, follow, ended.is_set)
+    reader.start()
+    reader.join()
+    assert followed == ["broken", "run"]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]
 
 
 def test_embedded_postgres_has_enough_connections() -> None:
@@ -127,16 +138,3 @@ def test_embedded_postgres_has_enough_connections() -> None:
     assert worker == processes.CONNECTIONS_OF_A_WORKER == 10
     for workers in (1, 8, MAX_WORKERS):
         assert processes.connections(workers) >= worker * (workers + processes.ISOLATED_PROCESSES)
-
-
-def test_a_hint_that_a_worker_takes_is_not_acknowledged() -> None:
-    """An acknowledgement would wake the main thread, and the broker does not track hints."""
-    task = tasks.advance_run
-    asked: list[object] = []
-    headers = {"id": "1", "task": broker.ADVANCE}
-    message = Mock(headers=headers, delivery_info={}, properties={}, payload=([], {}, {}))
-    made: Any = symbol_by_name(task.Request)  # type: ignore[no-untyped-call]
-    hint = made(message, app=celery.app, task=task, on_ack=lambda *_: asked.append(1), body=b"")
-    hint.on_accepted(0, 0.0)
-    assert hint.acknowledged
-    assert not asked

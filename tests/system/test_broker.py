@@ -16,7 +16,7 @@ import redis
 
 from config.local.http_client import request
 from runtime import broker
-from runtime.broker import ADVANCE, NEW, RESUMED
+from runtime.broker import JOBS, NEW, QUEUES
 from tests.support import processes
 from tests.support.people import Office, until
 from tests.support.stack import Stack
@@ -135,8 +135,8 @@ def _finished_once(office: Office, run: str, name: str) -> None:
 HINTS = 2_000
 
 
-def letter(args: object, task: str = ADVANCE, **changed: object) -> bytes:
-    made = json.loads(broker._message(uuid4(), NEW))
+def letter(args: object, task: str = "runtime.trial", **changed: object) -> bytes:
+    made = json.loads(broker._message(uuid4(), task))
     body = json.dumps([args, {}, {"callbacks": None, "errbacks": None}]).encode()
     headers = {**made["headers"], "task": task}
     encoded = base64.b64encode(body).decode()
@@ -194,14 +194,13 @@ def test_a_worker_discards_junk_on_the_broker_and_goes_on(office: Office, tmp_pa
     run = office.start("hr_onboarding_single", "amidjunk")
     office.wait(run, "suspended")
     with redis.Redis.from_url(worker.process.environ()["REDIS_URL"]) as broker:
-        for queue in (NEW, RESUMED):
+        for queue in QUEUES:
             broker.lpush(queue, *junk(mark))
-        hints = [letter([run if number % 2 else str(uuid4())]) for number in range(HINTS)]
-        broker.lpush(NEW, *hints)
+        broker.lpush(NEW, *[run if number % 2 else str(uuid4()) for number in range(HINTS)])
+        broker.lpush(JOBS, *[letter([str(uuid4())]) for _ in range(HINTS)])
         assert office.decide("bea", office.approval(run), "approve")[0] == 200
         office.wait(run, "completed")  # a resumption passes all that waits among the new
-        until(lambda: broker.llen(NEW) == 0 or None, "the junk to be gone", 120.0)
-        assert broker.llen(RESUMED) == 0
+        until(lambda: not any(map(broker.llen, QUEUES)) or None, "the junk to be gone", 120.0)
     again = office.start("hr_onboarding_single", "afterjunk")
     office.wait(again, "suspended")
     assert worker.process.is_running()
@@ -218,10 +217,8 @@ def test_celery_asks_workers_and_commands_nothing(office: Office) -> None:
     found = json.loads(office.execute(CONTROL))
     (name,) = found["ping"]
     assert name.startswith(f"worker-{worker.pid}@")
-    queues = sorted(queue["name"] for one in found["queues"].values() for queue in one)
-    sticky = queues.pop(1)  # of the worker process alone
-    assert sticky.startswith("resumed.")
-    assert queues == ["resumed", "runs"]
+    queues = [queue["name"] for one in found["queues"].values() for queue in one]
+    assert queues == [JOBS]  # it reads those of runs without Celery
     assert all("ok" in reply for on in found["events"] for one in on for reply in one.values())
     for replies in found["said"].values():
         assert len(replies) == 1
