@@ -107,118 +107,122 @@ def load(variables: Mapping[str, str]) -> EnvironmentVariables:
 def read(variables: Mapping[str, str]) -> EnvironmentVariables:
     """Read all variables. Raise InvalidSetting for the first invalid value."""
     public_url = values.web_address(variables, "PUBLIC_URL") or "http://127.0.0.1:8000"
-    cores = len(os.sched_getaffinity(0))  # that this process may use
-    openai_url = values.web_address(variables, "OPENAI_BASE_URL")
-    openai_key = values.secret(variables, "OPENAI_API_KEY")
-    anthropic_url = values.web_address(variables, "ANTHROPIC_BASE_URL")
-    anthropic_key = values.secret(variables, "ANTHROPIC_API_KEY")
-    custom_providers = providers.read_endpoints(variables)
-    known_endpoints = endpoints.list_providers(
-        openai=(openai_url, openai_key),
-        anthropic=(anthropic_url, anthropic_key),
-        configured=custom_providers,
-    )
-    behind_proxy = values.yes(variables, "BEHIND_PROXY")
-    if not behind_proxy and public_url.startswith("https://"):
-        # The web process speaks plain HTTP, so it would redirect every request to https without end.
+    log_level = variables.get("LOG_LEVEL", "INFO").upper()
+    if log_level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         raise InvalidSetting(
-            "BEHIND_PROXY",
-            "must be yes, because PUBLIC_URL is https: a proxy that sets X-Forwarded-Proto",
+            "LOG_LEVEL", f"must be debug, info, warning or error, not {log_level!r}"
         )
-    # Webhooks may be on this machine, without TLS: for tests, and never on a real installation.
-    loopback_webhooks = values.yes(variables, "SIGNOFF_LOOPBACK_WEBHOOKS")
-    if loopback_webhooks and public_url.startswith("https://"):
-        raise InvalidSetting(
-            "SIGNOFF_LOOPBACK_WEBHOOKS", "is for tests, so PUBLIC_URL must not be https"
-        )
-    # How much notices of each kind may show, such as mail=arguments,apprise=nothing
-    notices = _list(
-        variables,
-        "SIGNOFF_NOTICES",
-        lambda pair: (
-            pair in {f"{kind}={text}" for kind in NOTICE_KINDS for text in NOTICE_CONTENTS}
-        ),
-        f"must have kind=content pairs; kinds: {', '.join(sorted(NOTICE_KINDS))};"
-        f" contents: {', '.join(sorted(NOTICE_CONTENTS))}",
-    )
-    redis_url = _redis_url(variables)
-    hosts = _list(
-        variables,
-        "ALLOWED_HOSTS",
-        lambda host: host != "*",
-        "must list host names; * would accept any",
-    )
     return EnvironmentVariables(
-        database=_database(variables),
-        web_role=_role(variables, "SIGNOFF_WEB_ROLE", paired_with="SIGNOFF_WORKER_ROLE"),
-        web_password=_role_password(variables, "SIGNOFF_WEB_PASSWORD_FILE"),
-        worker_password=_role_password(variables, "SIGNOFF_WORKER_PASSWORD_FILE"),
-        worker_role=_role(variables, "SIGNOFF_WORKER_ROLE", paired_with="SIGNOFF_WEB_ROLE"),
-        redis_url=redis_url,
-        streams=_list(
+        public_url=public_url,
+        **read_servers(variables),
+        **read_agents(variables),
+        **read_limits(variables),
+        **read_files(variables),
+        **read_messages(variables, public_url),
+        **read_access(variables, public_url),
+        log_level=log_level,
+    )
+
+
+def read_servers(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Read where Postgres, the broker, the directory, the object store and the mail server are."""
+    redis_url = _redis_url(variables)
+    streams_url = variables.get("SIGNOFF_STREAMS_URL") or redis_url
+    object_store = variables.get("SIGNOFF_OBJECT_STORE", "").rstrip("/")
+    if object_store and not object_store.startswith(("/", *SCHEMES)):
+        raise InvalidSetting(
+            "SIGNOFF_OBJECT_STORE",
+            f"must be a folder from / on, or start with {' '.join(SCHEMES)}",
+        )
+    return {
+        "database": _database(variables),
+        "web_role": _role(variables, "SIGNOFF_WEB_ROLE", paired_with="SIGNOFF_WORKER_ROLE"),
+        "web_password": _role_password(variables, "SIGNOFF_WEB_PASSWORD_FILE"),
+        "worker_password": _role_password(variables, "SIGNOFF_WORKER_PASSWORD_FILE"),
+        "worker_role": _role(variables, "SIGNOFF_WORKER_ROLE", paired_with="SIGNOFF_WEB_ROLE"),
+        "unsafe_postgres": values.yes(variables, "SIGNOFF_UNSAFE_POSTGRES"),
+        "prepared_statements": values.yes(variables, "SIGNOFF_PREPARED_STATEMENTS", default="yes"),
+        "redis_url": redis_url,
+        "streams": _list(
             variables,
             "SIGNOFF_STREAMS",
             lambda stream: len(stream) <= MAX_STREAM and stream.isprintable(),
             f"must have names of at most {MAX_STREAM} characters",
         ),
-        streams_url=_redis_address(
-            "SIGNOFF_STREAMS_URL", variables.get("SIGNOFF_STREAMS_URL") or redis_url
-        ),
-        scim_url=values.web_address(variables, "SCIM_URL"),
-        scim_token=values.secret(variables, "SCIM_TOKEN"),
-        metrics_token=_metrics_token(variables),
-        object_store=_text(
-            variables,
-            "SIGNOFF_OBJECT_STORE",
-            lambda address: (
-                not address.rstrip("/") or address.rstrip("/").startswith(("/", *SCHEMES))
-            ),
-            f"must be a folder from / on, or start with {' '.join(SCHEMES)}",
-        ).rstrip("/"),
-        object_bytes=_number(
+        "streams_url": _redis_address("SIGNOFF_STREAMS_URL", streams_url),
+        "scim_url": values.web_address(variables, "SCIM_URL"),
+        "scim_token": values.secret(variables, "SCIM_TOKEN"),
+        "object_store": object_store,
+        "object_bytes": _number(
             variables, "SIGNOFF_OBJECT_BYTES", KEPT_INLINE, KEPT_INLINE, MAX_RESULT
         ),
-        email=_email(variables),
-        email_sender=variables.get("EMAIL_SENDER") or "Signoff <signoff@localhost>",
-        agents=_list(
+        "email": _email(variables),
+        "email_sender": variables.get("EMAIL_SENDER") or "Signoff <signoff@localhost>",
+    }
+
+
+def read_agents(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Read the modules of the agents, and the providers of their models."""
+    openai = values.web_address(variables, "OPENAI_BASE_URL")
+    openai_key = values.secret(variables, "OPENAI_API_KEY")
+    anthropic = values.web_address(variables, "ANTHROPIC_BASE_URL")
+    anthropic_key = values.secret(variables, "ANTHROPIC_API_KEY")
+    custom_providers = providers.read_endpoints(variables)
+    known_endpoints = endpoints.list_providers(
+        openai=(openai, openai_key),
+        anthropic=(anthropic, anthropic_key),
+        configured=custom_providers,
+    )
+    return {
+        "agents": _list(
             variables,
             "SIGNOFF_AGENTS",
             lambda module: all(part.isidentifier() for part in module.split(".")),
             "names {!r}, which is not a Python module",
             default="agents.flows.hr",
         ),
-        agents_dir=_agents_dir(variables),
-        model=providers.read_model(variables, known_endpoints),
-        openai_base_url=openai_url,
-        openai_api_key=openai_key,
-        anthropic_base_url=anthropic_url,
-        anthropic_api_key=anthropic_key,
-        providers=custom_providers,
-        oidc=providers.read_identity_providers(variables),
-        slack=_slack(variables),
-        lease_seconds=_seconds(variables, "SIGNOFF_LEASE_SECONDS", 10.0, 1, 600),
-        approval_seconds=_seconds(
+        "agents_dir": _agents_dir(variables),
+        "model": providers.read_model(variables, known_endpoints),
+        "openai_base_url": openai,
+        "openai_api_key": openai_key,
+        "anthropic_base_url": anthropic,
+        "anthropic_api_key": anthropic_key,
+        "providers": custom_providers,
+    }
+
+
+def read_limits(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Read times, counts, the rules of retention, and the budget of a run."""
+    cores = len(os.sched_getaffinity(0))  # that this process may use
+    return {
+        "lease_seconds": _seconds(variables, "SIGNOFF_LEASE_SECONDS", 10.0, 1, 600),
+        "approval_seconds": _seconds(
             variables, "SIGNOFF_APPROVAL_SECONDS", 7 * DAY, MINUTE, 365 * DAY
         ),
-        outage_seconds=_seconds(variables, "SIGNOFF_OUTAGE_SECONDS", DAY, MINUTE, 365 * DAY),
-        drain_seconds=_seconds(variables, "SIGNOFF_DRAIN_SECONDS", DRAIN_SECONDS, 1, 30),
-        retention=_rules(variables, "SIGNOFF_RETENTION"),
-        archive=_rules(variables, "SIGNOFF_ARCHIVE"),
-        history_days=_history_days(variables),
-        poison_losses=_number(variables, "SIGNOFF_POISON_LOSSES", 3, 1, 100),
-        workers=_number(variables, "SIGNOFF_WORKERS", min(cores, MAX_WORKERS), 1, MAX_WORKERS),
-        unsafe_postgres=values.yes(variables, "SIGNOFF_UNSAFE_POSTGRES"),
-        prepared_statements=values.yes(variables, "SIGNOFF_PREPARED_STATEMENTS", default="yes"),
-        undo_seconds=_seconds(variables, "SIGNOFF_UNDO_SECONDS", 10.0, 0, 300),
-        use_seconds=_seconds(variables, "SIGNOFF_USE_SECONDS", 300.0, 10, DAY),
-        gateway_seconds=_seconds(variables, "SIGNOFF_GATEWAY_SECONDS", 50.0, 1, 600),
-        mcp_decisions=values.yes(variables, "SIGNOFF_MCP_DECISIONS"),
-        cooling_off_seconds=_seconds(variables, "SIGNOFF_COOLING_OFF_SECONDS", DAY, 0, 365 * DAY),
-        budget=values.read_budget(variables),
-        keys_dir=Path(variables.get("KEYS_DIR") or ROOT / "var" / "keys"),
-        ledger=_folder(variables, "SIGNOFF_LEDGER"),
-        worker_keys_dir=_folder(variables, "WORKER_KEYS_DIR"),
-        import_keys=tuple(
+        "outage_seconds": _seconds(variables, "SIGNOFF_OUTAGE_SECONDS", DAY, MINUTE, 365 * DAY),
+        "drain_seconds": _seconds(variables, "SIGNOFF_DRAIN_SECONDS", DRAIN_SECONDS, 1, 30),
+        "retention": _rules(variables, "SIGNOFF_RETENTION"),
+        "archive": _rules(variables, "SIGNOFF_ARCHIVE"),
+        "history_days": _history_days(variables),
+        "poison_losses": _number(variables, "SIGNOFF_POISON_LOSSES", 3, 1, 100),
+        "workers": _number(variables, "SIGNOFF_WORKERS", min(cores, MAX_WORKERS), 1, MAX_WORKERS),
+        "undo_seconds": _seconds(variables, "SIGNOFF_UNDO_SECONDS", 10.0, 0, 300),
+        "use_seconds": _seconds(variables, "SIGNOFF_USE_SECONDS", 300.0, 10, DAY),
+        "gateway_seconds": _seconds(variables, "SIGNOFF_GATEWAY_SECONDS", 50.0, 1, 600),
+        "cooling_off_seconds": _seconds(
+            variables, "SIGNOFF_COOLING_OFF_SECONDS", DAY, 0, 365 * DAY
+        ),
+        "budget": values.read_budget(variables),
+    }
+
+
+def read_files(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Read the files of keys, ledger and static files, and the watched folders and buckets."""
+    return {
+        "keys_dir": Path(variables.get("KEYS_DIR") or ROOT / "var" / "keys"),
+        "ledger": _folder(variables, "SIGNOFF_LEDGER"),
+        "worker_keys_dir": _folder(variables, "WORKER_KEYS_DIR"),
+        "import_keys": tuple(
             Path(path)
             for path in _list(
                 variables,
@@ -228,7 +232,7 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
             )
         ),
         # They may be missing here: the sweeper alone reads them.
-        watched_folders=tuple(
+        "watched_folders": tuple(
             Path(path)
             for path in _list(
                 variables,
@@ -241,43 +245,77 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
                 "must have paths from / on, without .., not {!r}",
             )
         ),
-        watched_buckets=tuple(
-            address.rstrip("/")
-            for address in _list(
-                variables,
-                "SIGNOFF_WATCHED_BUCKETS",
-                lambda address: (
-                    address.startswith(SCHEMES) and not address.rstrip("/").endswith(":")
-                ),
-                f"must have addresses from {' '.join(SCHEMES)} on",
-            )
-        ),
-        secret_key=_secret_key(variables),
-        public_url=public_url,
-        loopback_webhooks=loopback_webhooks,
-        internal_webhooks=_networks(variables, "SIGNOFF_INTERNAL_WEBHOOKS"),
-        notices={kind: content for kind, _, content in (pair.partition("=") for pair in notices)},
-        behind_proxy=behind_proxy,
-        allowed_hosts=tuple(
-            dict.fromkeys(
-                [*hosts, urlsplit(public_url).hostname or "", "127.0.0.1", "localhost", "[::1]"]
-            )
-        ),
-        static_root=Path(variables.get("STATIC_ROOT") or ROOT / "staticfiles"),
-        instance=_text(
+        "watched_buckets": _list(
             variables,
-            "SIGNOFF_INSTANCE",
-            lambda name: not name or name.isalnum(),
-            "must be letters and digits, not {!r}",
+            "SIGNOFF_WATCHED_BUCKETS",
+            lambda address: address.startswith(SCHEMES) and not address.endswith(":"),
+            f"must have addresses from {' '.join(SCHEMES)} on",
+            ending="/",
         ),
-        log_level=_text(
-            variables,
-            "LOG_LEVEL",
-            lambda level: level.upper() in ("DEBUG", "INFO", "WARNING", "ERROR"),
-            "must be debug, info, warning or error, not {!r}",
-            default="INFO",
-        ).upper(),
+        "secret_key": _secret_key(variables),
+        "static_root": Path(variables.get("STATIC_ROOT") or ROOT / "staticfiles"),
+    }
+
+
+def read_messages(variables: Mapping[str, str], public_url: str) -> dict[str, Any]:
+    """Read where webhooks may go, and what notices may show."""
+    # Webhooks may be on this machine, without TLS: for tests, and never on a real installation.
+    loopback_webhooks = values.yes(variables, "SIGNOFF_LOOPBACK_WEBHOOKS")
+    if loopback_webhooks and public_url.startswith("https://"):
+        raise InvalidSetting(
+            "SIGNOFF_LOOPBACK_WEBHOOKS", "is for tests, so PUBLIC_URL must not be https"
+        )
+    networks = [text.strip() for text in variables.get("SIGNOFF_INTERNAL_WEBHOOKS", "").split(",")]
+    try:
+        internal_webhooks = tuple(ip_network(network) for network in networks if network)
+    except ValueError as exc:
+        raise InvalidSetting(
+            "SIGNOFF_INTERNAL_WEBHOOKS", "must have networks such as 10.1.0.0/16"
+        ) from exc
+    # How much notices of each kind may show, such as mail=arguments,apprise=nothing
+    pairs = [pair.strip() for pair in variables.get("SIGNOFF_NOTICES", "").split(",")]
+    notices = {kind: text for kind, _, text in (pair.partition("=") for pair in pairs if pair)}
+    if set(notices) - NOTICE_KINDS or set(notices.values()) - NOTICE_CONTENTS:
+        raise InvalidSetting(
+            "SIGNOFF_NOTICES",
+            f"must have kind=content pairs; kinds: {', '.join(sorted(NOTICE_KINDS))};"
+            f" contents: {', '.join(sorted(NOTICE_CONTENTS))}",
+        )
+    return {
+        "loopback_webhooks": loopback_webhooks,
+        "internal_webhooks": internal_webhooks,
+        "notices": notices,
+    }
+
+
+def read_access(variables: Mapping[str, str], public_url: str) -> dict[str, Any]:
+    """Read how people and programs reach the web process, where people sign in, and where they may decide."""
+    behind_proxy = values.yes(variables, "BEHIND_PROXY")
+    if not behind_proxy and public_url.startswith("https://"):
+        # The web process speaks plain HTTP, so it would redirect every request to https without end.
+        raise InvalidSetting(
+            "BEHIND_PROXY",
+            "must be yes, because PUBLIC_URL is https: a proxy that sets X-Forwarded-Proto",
+        )
+    hosts = _list(
+        variables,
+        "ALLOWED_HOSTS",
+        lambda host: host != "*",
+        "must list host names; * would accept any",
     )
+    hosts += (urlsplit(public_url).hostname or "", "127.0.0.1", "localhost", "[::1]")
+    instance = variables.get("SIGNOFF_INSTANCE", "")
+    if instance and not instance.isalnum():
+        raise InvalidSetting("SIGNOFF_INSTANCE", f"must be letters and digits, not {instance!r}")
+    return {
+        "behind_proxy": behind_proxy,
+        "allowed_hosts": tuple(dict.fromkeys(hosts)),
+        "instance": instance,
+        "oidc": providers.read_identity_providers(variables),
+        "slack": _slack(variables),
+        "mcp_decisions": values.yes(variables, "SIGNOFF_MCP_DECISIONS"),
+        "metrics_token": _metrics_token(variables),
+    }
 
 
 def _database(variables: Mapping[str, str]) -> dict[str, Any]:
@@ -377,29 +415,18 @@ def _agents_dir(variables: Mapping[str, str]) -> str:
     return folder
 
 
-def _text(
-    variables: Mapping[str, str],
-    name: str,
-    is_valid: Callable[[str], bool],
-    problem: str,
-    default: str = "",
-) -> str:
-    """Read a text. The problem of an invalid one may say it as `{}`."""
-    value = variables.get(name, default)
-    if not is_valid(value):
-        raise InvalidSetting(name, problem.format(value))
-    return value
-
-
 def _list(
     variables: Mapping[str, str],
     name: str,
     is_valid: Callable[[str], bool],
     problem: str,
+    *,
     default: str = "",
+    ending: str = "",
 ) -> tuple[str, ...]:
-    """Read texts, separated by commas. The problem of an invalid one may say it as `{}`."""
-    items = tuple(item.strip() for item in variables.get(name, default).split(",") if item.strip())
+    """Read texts, separated by commas, without this ending. The problem of an invalid one may say it as `{}`."""
+    texts = (text.strip().rstrip(ending) for text in variables.get(name, default).split(","))
+    items = tuple(filter(None, texts))
     for item in items:
         if not is_valid(item):
             raise InvalidSetting(name, problem.format(item))
@@ -497,12 +524,3 @@ def _password(
 
 def _folder(variables: Mapping[str, str], name: str) -> Path | None:
     return Path(variables[name]) if variables.get(name) else None
-
-
-def _networks(variables: Mapping[str, str], name: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Read networks, separated by commas."""
-    texts = [text.strip() for text in variables.get(name, "").split(",")]
-    try:
-        return tuple(ip_network(text) for text in texts if text)
-    except ValueError as exc:
-        raise InvalidSetting(name, "must have networks such as 10.1.0.0/16") from exc

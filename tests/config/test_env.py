@@ -1,6 +1,7 @@
 """An invalid value in the environment ends a process with one line that names its variable."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,6 +67,24 @@ def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
         environment.read({name: value})
     assert str(problem.value).startswith(f"{name} ")
     assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field", "read"),
+    [
+        ("SIGNOFF_WATCHED_BUCKETS", "/ , s3://books/", "watched_buckets", ("s3://books",)),
+        ("SIGNOFF_NOTICES", "mail=all, mail=title", "notices", {"mail": "title"}),
+        ("SIGNOFF_OBJECT_STORE", "/", "object_store", ""),
+        ("LOG_LEVEL", "debug", "log_level", "DEBUG"),
+    ],
+)
+def test_a_list_may_have_what_says_nothing(name: str, value: str, field: str, read: Any) -> None:
+    assert getattr(environment.read({name: value}), field) == read
+
+
+def test_a_log_level_is_named_as_it_is_compared() -> None:
+    with pytest.raises(InvalidSetting, match=r"^LOG_LEVEL must be .* error, not 'LOUD'$"):
+        environment.read({"LOG_LEVEL": "loud"})
 
 
 @pytest.mark.parametrize(
