@@ -159,8 +159,10 @@ def _rendered(page: str) -> tuple[str, SafeString]:
             continue
         path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target.path))
         name = path.removesuffix(".md") if target.path else page
-        # A link between pages leads to the page here, others lead nowhere.
-        inner.attrs = {"href": reverse("manual_page", args=[name])} if name in _pages() else {}
+        if name in _pages():  # a link between pages leads to the page here, others lead nowhere
+            inner.attrSet("href", reverse("manual_page", args=[name]))
+        else:
+            inner.attrs = {}
     title = next((token.content for token in tokens if token.type == "inline"), page)
     html = markdown.renderer.render(tokens, markdown.options, {})
     return title, mark_safe(html)  # noqa: S308 - a file of this release, without raw HTML
