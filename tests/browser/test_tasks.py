@@ -2,25 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from uuid import UUID
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from approvals.models import Approval
-from tests.approvals.policies.office import put_in_force
 from tests.browser.conftest import Desk
 from tests.support import seeds
 from tests.support.office import Office
-from tests.support.seeds import PASSWORD
 from tests.web.requests.test_edit_previews import perform, previewed
 
 pytestmark = pytest.mark.browser
 
-RULE = "rules: [{name: Privileges, people: [bea]}]"
 INPUT = {"type": "object", "properties": {"username": {"type": "string"}}, "required": ["username"]}
-SENTENCE = "Set the privileges of newhire to 3"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,31 +43,13 @@ def hand(desk: Desk) -> Iterator[Hand]:
     assert desk.complaints == []
 
 
-def _log_in(desk: Desk, hand: Hand, name: str) -> None:
-    """Log in as a newcomer does."""
-    desk.open("/")
-    hand.page.get_by_label("Username").fill(name)
-    hand.page.get_by_label("Password").fill(PASSWORD)
-    hand.page.keyboard.press("Enter")
-    expect(hand.page.get_by_role("button", name="Log out")).to_be_visible()
-
-
-def test_a_newcomer_approves_the_first_request_with_one_click(
-    desk: Desk, hand: Hand, office: Office, suspended: UUID
-) -> None:
-    _log_in(desk, hand, "bea")
-    expect(hand.page.locator("#panel h1")).to_have_text(SENTENCE)
-    hand.button("Approve")
-    expect(hand.page.get_by_role("heading", name="Approved by bea")).to_be_visible()
-    assert hand.clicks == 1
-
-
 def test_a_requester_starts_a_run_and_finds_what_became_of_it(
     desk: Desk, hand: Hand, office: Office, suspended: UUID
 ) -> None:
     seeds.published(input_schema=INPUT)
     office.deny(suspended, "Ask her lead first.")
-    _log_in(desk, hand, "ada")
+    desk.log_in("ada")
+    desk.open("/")
     hand.link("Agents")
     hand.link("HR onboarding")
     hand.link("Start a run")
@@ -83,35 +60,6 @@ def test_a_requester_starts_a_run_and_finds_what_became_of_it(
     hand.link("My requests")
     expect(hand.page.locator("main")).to_contain_text("Ask her lead first.")
     assert (started, hand.clicks) == (3, 5)
-
-
-def test_the_evidence_of_a_decision_for_an_auditor(
-    desk: Desk, hand: Hand, office: Office, suspended: UUID
-) -> None:
-    office.approve(suspended)
-    _log_in(desk, hand, "admin")
-    hand.link("Inbox")
-    hand.click(hand.page.locator(".tabs").get_by_role("link", name="History"))
-    hand.link(SENTENCE)
-    hand.click(hand.page.locator("#history > summary"))
-    with hand.page.expect_download() as download:
-        hand.link("Download the signed decision")
-    assert '"signature"' in Path(download.value.path()).read_text()
-    assert hand.clicks == 5
-
-
-def test_a_person_who_left_is_disabled_and_their_rules_are_named(
-    desk: Desk, hand: Hand, office: Office
-) -> None:
-    put_in_force(RULE)
-    _log_in(desk, hand, "admin")
-    hand.link("People")
-    card = hand.page.locator("#bea")
-    hand.click(card.locator("summary").first)
-    expect(card).to_contain_text("Without bea too few people can meet the rule of the policy")
-    hand.click(card.get_by_role("button", name="Disable"))
-    expect(hand.page.locator("main .note.danger")).to_contain_text("cannot be met")
-    assert hand.clicks == 3
 
 
 def test_a_reviewer_changes_a_sum_on_one_page_with_one_decision(

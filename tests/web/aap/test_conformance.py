@@ -65,6 +65,7 @@ def test_every_state_has_the_form_of_the_protocol(bot: Door, desk: Desk) -> None
     assert reported["consumption"]["outcome"]["note"] == "done"
     fixed = ("id", "created_at", "deadline_at")
     assert [made[name] for name in fixed] == [reported[name] for name in fixed]
+    assert desk.advance(made["id"]) == "completed"
 
 
 def test_each_end_has_the_form_of_the_protocol(bot: Door, desk: Desk) -> None:
@@ -88,6 +89,8 @@ def test_each_end_has_the_form_of_the_protocol(bot: Door, desk: Desk) -> None:
         else:
             assert code(cancel) == (409, "already_terminal")
         assert bot.read(made["id"]) == request
+    assert request["decision"]["note"] == "no"
+    assert desk.advance(denied["id"]) == "completed"
 
 
 def test_a_pending_request_is_held_for_the_time_asked_thirty_seconds_at_most(

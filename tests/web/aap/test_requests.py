@@ -38,22 +38,6 @@ from tests.support.threads import together
 from tests.web.aap.conftest import BODY, Desk, Door, code, wait_for
 
 
-def test_a_request_is_approved_used_and_reported(bot: Door, desk: Desk) -> None:
-    made = bot.ask()
-    assert {name: made[name] for name in BODY} == BODY
-    assert made["status"] == "pending"
-    assert "decision" not in made
-    desk.decide(made["id"])
-    approved = bot.read(made["id"])
-    assert approved["status"] == approved["decision"]["status"] == "approved"
-    used = bot.use(made["id"]).json()
-    assert used["consumption"].keys() == {"consumed_at"}
-    assert bot.report(made["id"], note="done").json()["consumption"]["outcome"]["note"] == "done"
-    assert desk.advance(made["id"]) == "completed"
-    assert code(bot.use(made["id"], key="other")) == (409, "already_consumed")
-    assert bot.use(made["id"]).status_code == 200
-
-
 @pytest.mark.parametrize(
     ("claim", "risk"), [("high", "high"), ("low", "medium"), (7, "medium"), (None, "medium")]
 )
@@ -152,16 +136,6 @@ def test_two_creates_with_one_key_make_one_request(bot: Door) -> None:
     together([lambda: answers.append(bot.ask(key="k"))] * 4)
     assert len({answer["id"] for answer in answers}) == 1
     assert Run.objects.count() == 1
-
-
-def test_a_denial_tells_its_reason(bot: Door, desk: Desk) -> None:
-    made = bot.ask()
-    desk.decide(made["id"], "deny", "Not on a Friday")
-    decision = bot.read(made["id"])["decision"]
-    assert (decision["status"], decision["note"]) == ("denied", "Not on a Friday")
-    assert "expires_at" not in decision
-    assert code(bot.use(made["id"])) == (409, "not_approved")
-    assert desk.advance(made["id"]) == "completed"
 
 
 def test_a_decision_that_can_be_undone_is_none_yet(bot: Door, desk: Desk) -> None:
