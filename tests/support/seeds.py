@@ -125,6 +125,14 @@ def run(requester: str = "ada", id: UUID | None = None) -> UUID:
     ).id
 
 
+def digest_of(args: Any) -> str:
+    """The digest of the usual call with these arguments."""
+    schema = sha256_of(SCHEMA)
+    return action_digest(
+        tool=PATH[-1], schema=schema, args=args, path=PATH, effect=EffectClass.IDEMPOTENT
+    )
+
+
 def snapshot(
     of: UUID,
     *,
@@ -152,13 +160,7 @@ def snapshot(
         effect=EffectClass.IDEMPOTENT,
         risk=risk,
         sentence="Set the privileges of new.hire to security level 3",
-        action_digest=action_digest(
-            tool=PATH[-1],
-            schema=sha256_of(SCHEMA),
-            args=args,
-            path=PATH,
-            effect=EffectClass.IDEMPOTENT,
-        ),
+        action_digest=digest_of(args),
         requester=requester,
         expires_at=expires_at,
         not_before=not_before,

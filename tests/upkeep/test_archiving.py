@@ -24,25 +24,21 @@ from runtime.control.interventions import hold, lift_hold, retry
 from runtime.control.transfer import export_run, restore, restore_file
 from runtime.core.documents import signed_gzip
 from runtime.core.documents.blobs import digest_of
-from runtime.core.values.enums import EffectClass, Verdict
 from runtime.errors import Forbidden, NotArchived, NotHeld, NotImportable, RunArchived, Tampered
 from runtime.models import ArchivedRun, JournalEntry, Pruning, Run, StoredBlob
 from runtime.ports.access import Actor
-from runtime.ports.effects import ToolResult
 from runtime.reads import blobs, entries, run_rows
 from runtime.reads import journal as lines
 from runtime.store import archived_runs, pool, sealed_files
 from runtime.store.tables import objects, pruning
 from runtime.upkeep import archiving, retention
 from runtime.upkeep.retention_rules import parse
-from tests.support.fake_ports import FakeTool
 from tests.support.object_stores import BOTH, Breakable
 from tests.support.office import Target
-from tests.upkeep.test_retention import ARGS, SECRET, age, places_of
+from tests.upkeep.test_retention import ARGS, BIG, SECRET, ended, places_of
 
 pytestmark = pytest.mark.usefixtures("object_store")
 ADMIN = Actor(person="admin")
-BIG = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=SECRET * 5_000))
 
 
 @pytest.fixture
@@ -50,14 +46,6 @@ def target(target: Target, settings: Settings) -> Target:
     target.effects.tools["create_account"] = BIG
     settings.SIGNOFF_ARCHIVE = parse("30")
     return target
-
-
-def ended(target: Target, *, days: int = 31, key: str | None = None) -> UUID:
-    run = target.start(args=ARGS, key=key)
-    target.decide(run, Verdict.APPROVE, "as agreed")
-    assert target.advance(run).status == "completed"
-    age(run, days)
-    return run
 
 
 def enforced() -> int:

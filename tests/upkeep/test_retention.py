@@ -51,7 +51,7 @@ def target(target: Target) -> Target:
     return target
 
 
-def ended(target: Target, *, days: int, key: str | None = None) -> UUID:
+def ended(target: Target, *, days: int = 31, key: str | None = None) -> UUID:
     """A run that ended that many days ago, with the secret in everything it was given and did."""
     run = target.start(args=ARGS, key=key)
     target.decide(run, Verdict.APPROVE, "as agreed")
@@ -93,7 +93,7 @@ def places_of(secret: str) -> set[str]:
 
 
 def test_no_input_text_or_result_is_left(target: Target, settings: Settings) -> None:
-    run = ended(target, days=31, key="H-1")
+    run = ended(target, key="H-1")
     assert {"runtime_journalentry", "runtime_storedblob", "approvals_approval"} <= places_of(SECRET)
     assert enforced(settings, "30") == 1
     assert places_of(SECRET) == set()
@@ -108,7 +108,7 @@ def test_no_input_text_or_result_is_left(target: Target, settings: Settings) -> 
 def test_a_large_result_is_erased_in_the_object_store_too(
     target: Target, settings: Settings, object_store: Breakable
 ) -> None:
-    ended(target, days=31)
+    ended(target)
     (key,) = object_store.keys()
     assert SECRET.encode() in (object_store.get(key) or b"")
     assert enforced(settings, "30") == 1
@@ -118,7 +118,7 @@ def test_a_large_result_is_erased_in_the_object_store_too(
 
 
 def test_decision_and_digest_stay_verifiable(target: Target, settings: Settings) -> None:
-    run = ended(target, days=31)
+    run = ended(target)
     before = Approval.objects.get(run=run)
     enforced(settings, "30")
     approval = Approval.objects.get(run=run)
@@ -139,7 +139,7 @@ def test_decision_and_digest_stay_verifiable(target: Target, settings: Settings)
 
 
 def test_a_forged_mark_of_a_removed_journal_is_found(target: Target, settings: Settings) -> None:
-    run, dropped = ended(target, days=31), ended(target, days=29)
+    run, dropped = ended(target), ended(target, days=29)
     enforced(settings, "30")
     Pruning.objects.filter(run=run).update(head="0" * 64)
     Run.objects.filter(id=run).update(head="0" * 64)
@@ -151,7 +151,7 @@ def test_a_forged_mark_of_a_removed_journal_is_found(target: Target, settings: S
 
 
 def test_age_status_and_agent_decide(target: Target, settings: Settings) -> None:
-    old, young = ended(target, days=31), ended(target, days=29)
+    old, young = ended(target), ended(target, days=29)
     cancelled = target.start()
     target.cancel(cancelled, "not needed")
     age(cancelled, 31)
@@ -176,7 +176,7 @@ def test_an_unverifiable_run_keeps_its_payloads_and_stops_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(retention, "BATCH", 1)
-    broken, sound = ended(target, days=32), ended(target, days=31)
+    broken, sound = ended(target, days=32), ended(target)
     JournalEntry.objects.filter(run_id=broken).update(body="{}")
     tried: list[UUID] = []
 
@@ -198,7 +198,7 @@ def test_an_unverifiable_run_keeps_its_payloads_and_stops_no_other(
 
 
 def test_the_pages_say_so(target: Target, settings: Settings, cast: Cast) -> None:
-    run = ended(target, days=31)
+    run = ended(target)
     enforced(settings, "30")
     bea = Client()
     bea.force_login(cast.bea)
@@ -226,7 +226,7 @@ def test_the_command_previews_and_then_removes(target: Target, settings: Setting
         call_command("apply_retention", *options, stdout=out)
         return out.getvalue()
 
-    run = ended(target, days=31)
+    run = ended(target)
     settings.SIGNOFF_RETENTION = parse("30")
     assert "hr_onboarding completed: 1 runs older than 30 days" in said("--dry-run")
     assert not removed(run)

@@ -68,14 +68,18 @@ def test_two_at_once_end_as_if_in_turn(case: str) -> None:
         for actor in before:
             _try(partial(seeds.decide, approval, actor))
         _wait_until_due(approval)
-        ready = Barrier(2, timeout=60)
-
-        def act(what: Act, approval: Approval = approval, ready: Barrier = ready) -> None:
-            ready.wait()
-            _try(lambda: what(approval))
-
-        together([partial(act, one), partial(act, other)], within=60)
+        _at_once(approval, one, other)
         _check(approval, allowed)
+
+
+def _at_once(approval: Approval, *acts: Act) -> None:
+    ready = Barrier(2, timeout=60)
+
+    def play(act: Act) -> None:
+        ready.wait()
+        _try(lambda: act(approval))
+
+    together([partial(play, act) for act in acts], within=60)
 
 
 STEP = """
@@ -93,13 +97,7 @@ def test_a_step_is_recorded_once_beside_another_act(other: Act) -> None:
     put_in_force(STEP)
     for _ in range(ROUNDS):
         approval = seeds.pending(expires_at=clock.now() + timedelta(seconds=30))
-        ready = Barrier(2, timeout=60)
-
-        def act(what: Act, approval: Approval = approval, ready: Barrier = ready) -> None:
-            ready.wait()
-            _try(lambda: what(approval))
-
-        together([partial(act, look_ahead), partial(act, other)], within=60)
+        _at_once(approval, look_ahead, other)
         rows = AuditEntry.objects.filter(run=approval.run_id, act="escalated")
         if other is look_ahead:
             assert rows.count() == 1

@@ -16,8 +16,7 @@ from approvals.reads import deciders
 from approvals.rights import approval_rights
 from approvals.rules.roles import Group
 from approvals.signed import audit, rows, statements, votes
-from runtime.core.values.enums import Decision, EffectClass, Risk, Verdict
-from runtime.core.values.json_values import action_digest, sha256_of
+from runtime.core.values.enums import Decision, Risk, Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Signal
 from runtime.ports.access import Actor
@@ -214,13 +213,7 @@ def test_an_editor_alone_meets_no_quorum_above_one(four: list[Actor]) -> None:
         changed = {**seeds.ARGS, "security_level": level}
         assert decide(approval, four[0], "edit", arguments=changed).status == "approved"
         approval.refresh_from_db()
-        digest = action_digest(
-            tool=approval.tool,
-            schema=sha256_of(seeds.SCHEMA),
-            args=changed,
-            path=seeds.PATH,
-            effect=EffectClass.IDEMPOTENT,
-        )
+        digest = seeds.digest_of(changed)
         if counts:
             seeds.verify_approval(approval, action_digest=digest)
             continue
@@ -362,15 +355,8 @@ rules:
     approval = asked(text, risk=Risk.MEDIUM, args=large)
     decide(approval, bea, "edit", arguments=small)
     approval.refresh_from_db()
-    digest = action_digest(
-        tool=approval.tool,
-        schema=sha256_of(seeds.SCHEMA),
-        args=small,
-        path=seeds.PATH,
-        effect=EffectClass.IDEMPOTENT,
-    )
     with pytest.raises(ApprovalVoid, match="the rule medium demands more"):
-        seeds.verify_approval(approval, action_digest=digest)
+        seeds.verify_approval(approval, action_digest=seeds.digest_of(small))
 
 
 def test_a_call_in_doubt_can_be_given_up_by_people_the_rule_does_not_name(ada: Actor) -> None:

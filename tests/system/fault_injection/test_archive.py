@@ -15,7 +15,8 @@ from runtime.upkeep.retention_rules import parse
 from tests.support.office import Target
 from tests.system.fault_injection.harness import points
 from tests.system.fault_injection.harness.loop import die_at
-from tests.upkeep.test_archiving import BIG, ended, enforced, stored_of
+from tests.upkeep.test_archiving import enforced, stored_of
+from tests.upkeep.test_retention import BIG, ended
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("forks", "object_store")]
 
