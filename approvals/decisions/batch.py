@@ -34,7 +34,7 @@ from runtime.control.user_actions import validate_text
 from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.json_values import is_text
 from runtime.core.values.limits import MAX_REASON
-from runtime.core.values.verdicts import GATES, VERDICTS
+from runtime.core.values.verdicts import GATES
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports.access import Actor
 
@@ -126,11 +126,7 @@ def decide_each(
         raise InvalidInput("verdict", f"must be one of {', '.join(IN_BATCH)}")
     decided_verdict = Verdict(str(verdict))
     _check_number(items)
-    rule = VERDICTS[decided_verdict]
-    needed = f"is required to {rule.verb}" if rule.needs_reason else ""
-    reason_text = validate_text(
-        "reason", "" if reason is None else reason, MAX_REASON, required=needed
-    )
+    reason_text = checks.reason(reason, decided_verdict)
     if len(items) > COUNTED_ABOVE and str(count).strip() != str(len(items)):
         raise InvalidInput(
             "count",

@@ -197,11 +197,11 @@ def check_revisable(approval: Approval, verdict: Verdict) -> None:
         )
 
 
-def reason(text: object, verdict: Verdict, approval: Approval) -> str:
-    """Return the reason unchanged: model and audit get exactly this text. Raises InvalidInput."""
+def reason(text: object, verdict: Verdict, approval: Approval | None = None) -> str:
+    """Return the reason unchanged, as model and audit get it; no `approval` is several. Raises InvalidInput."""
     rule = VERDICTS[verdict]
     needed = f"is required to {rule.verb}" if rule.needs_reason else ""
-    if votes.needs_reason(approval, verdict):
+    if approval is not None and votes.needs_reason(approval, verdict):
         needed = "is required by the policy"
     return validate_text("reason", "" if text is None else text, MAX_REASON, required=needed)
 

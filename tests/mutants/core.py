@@ -47,7 +47,10 @@ DEEPER = {
     "blobs": ("tests/execution/test_contents.py", "tests/control/test_thread_memory.py"),
     "json_values": ("tests/web/runs/test_files.py",),
     "texts": ("tests/web/test_display.py",),
-    "verdicts": ("tests/web/requests/test_decisions.py",),
+    "verdicts": (
+        *("tests/web/requests/test_decisions.py", "tests/web/requests/test_revisions.py"),
+        "tests/approvals/decisions/test_decide.py",
+    ),
     "signed_gzip": ("tests/store/test_sealed_files.py",),
 }
 POSTGRES = Lock()  # there is one test database
