@@ -22,8 +22,20 @@ def names_of(model: type[models.Model]) -> tuple[str, ...]:
 
 
 _NAMES = names_of(Approval)
+# The ORM asks each field of each new row, a tenth of the time of a gate that opens.
+_DEFAULTS = {
+    field.attname: field.default if field.has_default() else None
+    for field in Approval._meta.concrete_fields  # noqa: SLF001
+}
 # The columns of `approvals_approval r`.
 COLUMNS = ", ".join(f"r.{name}::text" if name in _JSON else f"r.{name}" for name in _NAMES)
+
+
+def make(**values: Any) -> Approval:
+    """Make a request of the values of some columns; the others are empty, or have their plain default."""
+    return Approval.from_db(
+        DEFAULT_DB_ALIAS, _NAMES, [values.get(name, _DEFAULTS[name]) for name in _NAMES]
+    )
 
 
 def read(values: Sequence[Any]) -> Approval:

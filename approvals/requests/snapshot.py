@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
-from approvals.models import Approval, ToolSchema
+from approvals.models import Approval, ToolSchema, approval_rows
 from approvals.rules import policy, roles
 from approvals.rules.policy import Demands
 from approvals.signed import extensions
@@ -60,7 +60,7 @@ def row(
     """Build a pending request, asked at `at`, without writing it. `origin` lists the people in the run's origin."""
     judged = judged or Judged(risk=str(snapshot.risk))
     demands = judged.demands
-    approval = Approval(
+    approval = approval_rows.make(
         id=by_time(at, secrets.randbits(RANDOM_BITS)),
         run_id=snapshot.run,
         gate=snapshot.gate,

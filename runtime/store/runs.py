@@ -23,14 +23,15 @@ from runtime.store.tables import journal
 from runtime.store.tables.journal import SignedEntry
 
 # The part of the statement that settles a gate: `notify_signal` for its run, unless it has ended. It does not wait for
-# a lock, because the data that the statement depends on could change meanwhile.
+# a lock, because the data that the statement depends on could change meanwhile. The gate is read first: while Postgres
+# has no statistics, it would join all runs.
 NOTIFY_SIGNAL = f"""
     UPDATE runtime_run SET mailbox = mailbox + 1,
         due_at = CASE WHEN status <> 'quarantined'
             THEN least(due_at, coalesce(%(effective_at)s::timestamptz, {DUE_SHORTLY})) END
     WHERE id = (
-        SELECT held.id FROM runtime_run held JOIN runtime_gate ON runtime_gate.run_id = held.id
-        WHERE runtime_gate.id = %(gate)s AND held.ended_at IS NULL FOR NO KEY UPDATE OF held SKIP LOCKED)
+        SELECT id FROM runtime_run WHERE id = (SELECT run_id FROM runtime_gate WHERE id = %(gate)s)
+            AND ended_at IS NULL FOR NO KEY UPDATE SKIP LOCKED)
     RETURNING id
 """
 
