@@ -142,8 +142,11 @@ def _report(sender: Any, **_: Any) -> None:
     global _hints
     from config.broker.consumer import HintReader
     from runtime import tasks
+    from runtime.execution.claim import prepare
 
-    draining = tasks.worker_context().heartbeat.draining
+    context = tasks.worker_context()
+    prepare(context)
+    draining = context.heartbeat.draining
     concurrency = sender.controller.concurrency
     _hints = HintReader(queues, concurrency, tasks.advance_run, lambda: draining.started)
     _hints.start()

@@ -43,7 +43,7 @@ from runtime.keyring import sealing
 from runtime.ports import effects
 
 KEPT = 64  # conversations of one process
-MIN_CACHED_MESSAGES = 3  # a shorter conversation is not worth caching
+MIN_CACHED_MESSAGES = 4  # a shorter conversation is not worth caching
 
 _MAX_NAME = 64  # characters of a tool's name that every provider takes
 _MAX_ID = 40  # characters of the id of a call

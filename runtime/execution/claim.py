@@ -53,6 +53,13 @@ def advance(run: UUID, context: WorkerContext, *, isolated: bool = False) -> boo
         context.slots.release()
 
 
+def prepare(context: WorkerContext) -> None:
+    """Connect to Postgres and plan the claim of a run. Else the first run of this process would wait for it."""
+    no_run, query = UUID(int=0), context.approvals.claim_query()
+    with pool.pooled() as connection:
+        loading.claim(connection, no_run, owner=uuid4(), also_read=query)
+
+
 def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
     skipped_at = context.backoff.skipped_at(run)
     if skipped_at is not None:

@@ -21,7 +21,7 @@ from runtime.control.interventions import send_message
 from runtime.core.values.enums import EffectClass
 from runtime.errors import RunEnded
 from runtime.execution import heartbeat, worker
-from runtime.execution.claim import advance
+from runtime.execution.claim import advance, prepare
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat, Lease
 from runtime.execution.worker import RunSlots
 from runtime.models import LostLease, Run, WorkerProcess
@@ -208,6 +208,17 @@ def test_a_drain_obeys_the_effect_class(rig: MakeBench, effect: EffectClass, sta
 
 
 # Other runs that wait
+
+
+def test_a_worker_has_planned_a_claim_before_its_first_run(rig: MakeBench) -> None:
+    desk = rig({})
+    pool.close()
+    prepare(desk.context)
+    with pool.pooled() as connection:
+        plans = (
+            "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%epoch = epoch + 1%'"
+        )
+        assert connection.execute(plans).fetchall() == [(1,)]
 
 
 @pytest.mark.parametrize(("steps", "calls"), [(4, range(1, CALLS)), (1000, [3])])  # or after 33 s

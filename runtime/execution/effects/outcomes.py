@@ -18,6 +18,7 @@ from runtime.core.run.events import (
     ModelFailed,
     ModelReplied,
     OutcomeArrived,
+    Proposal,
     QuestionAnswered,
     QuestionFailed,
     RetryScheduled,
@@ -29,6 +30,7 @@ from runtime.core.run.gates import open_inquiry
 from runtime.core.run.planning import StartTool
 from runtime.core.run.retries import on_cut, on_no_reply, on_not_performed, on_unknown
 from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, FailureCause
+from runtime.core.values.json_values import copied
 from runtime.core.values.limits import MAX_ANSWER, MAX_SUMMARY
 from runtime.ports.effects import (
     ModelAnswer,
@@ -109,8 +111,11 @@ def _model_event(
                 frame=request.frame,
                 reply=outcome.reply,
                 text=outcome.text,
-                calls=outcome.calls,
-                output=outcome.output,
+                # A script may change its own later.
+                calls=tuple(
+                    [Proposal(tool=call.tool, args=copied(call.args)) for call in outcome.calls]
+                ),
+                output=copied(outcome.output),
                 output_kept=outcome.output_kept,
                 at_once=outcome.at_once,
                 usage=outcome.usage,

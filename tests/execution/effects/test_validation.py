@@ -123,6 +123,17 @@ def test_an_unstorable_reply_fails_the_run_and_says_where(
     assert where in (run.reason or "")
 
 
+def test_arguments_that_a_script_changes_later_stay_in_the_run(rig: MakeBench) -> None:
+    """Its worker keeps the state of the run until the decision."""
+    names = ["ada"]
+    desk = rig({"a": turns(ask(("t", {"names": names})), say("done"))}, t=FakeTool(gated=True))
+    run = desk.advance(desk.start("a")).id
+    names.append("bea")
+    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    assert desk.advance(run).status == "completed"
+    assert [request.args for request in desk.effects.calls] == [{"names": ["ada"]}]
+
+
 def test_the_model_is_told_that_its_arguments_are_too_large(rig: MakeBench) -> None:
     big = {"text": "x" * MAX_ARGS}
     desk = rig({"a": turns(ask(("t", big)), say("done"))}, t=FakeTool())
