@@ -45,14 +45,14 @@ def condition(text: str, person: str = "") -> Q:
     if "\0" in text:
         raise InvalidInput("q", "must not contain a null character")
     search = Q()
-    for key, word in terms(text, (*_FIELDS, *_OF_PEOPLE)):
+    for key, word in terms(text, OPERATORS):
         search &= _FIELDS[key](word) if key in _FIELDS else _of_person(key, word.lower(), person)
     return search
 
 
 def is_short(text: str) -> bool:
     """Say whether a search finds few requests by another table: those that its person claims or was handed."""
-    pairs = terms(text, (*_FIELDS, *_OF_PEOPLE))
+    pairs = terms(text, OPERATORS)
     return any(key in _OF_PEOPLE and word.lower() == "me" for key, word in pairs)
 
 
@@ -142,7 +142,7 @@ _FIELDS: Mapping[str, Callable[[str], Q]] = {
     "older": lambda word: Q(created_at__lte=timezone.now() - duration(word, "older")),
     "newer": lambda word: Q(created_at__gt=timezone.now() - duration(word, "newer")),
 }
-
+OPERATORS = (*_FIELDS, *_OF_PEOPLE)
 
 MAX_NAME = 200
 VERDICTS = (

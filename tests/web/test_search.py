@@ -1,5 +1,6 @@
 """The search over everything: each reader finds the rows that they may read, and no others."""
 
+import re
 from uuid import uuid4
 
 import pytest
@@ -77,3 +78,11 @@ def test_a_search_costs_as_many_queries_beside_more_rows(admin: Client, office: 
         office.start()
     with queries_at_most(len(queries)):
         text(admin, "/search/?q=hr")
+
+
+@pytest.mark.parametrize("page", ["/inbox/", "/decisions/", "/runs/", "/people/"])
+def test_each_search_shows_the_filters_that_it_knows(admin: Client, page: str) -> None:
+    refusal = admin.get(page, {"q": "zz:x"}).content.decode()
+    known = re.findall(r"[a-z]+:", refusal.partition("(known are ")[2].partition(")")[0])
+    hints = text(admin, page).partition('id="q-help"')[2].partition("</p>")[0]
+    assert re.findall("<code>(.*?)</code>", hints) == known != []

@@ -338,6 +338,7 @@ def _filters_context(
         "filtered": " ".join(f"{key}:{value}" for key, value in parameters.items() if key != "q"),
         "keep": f"{urlencode(parameters)}&" if parameters else "",
         "max_filter": filters.MAX_LENGTH,
+        "operators": filters.KEYS,
     }
 
 

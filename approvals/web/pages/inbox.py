@@ -92,6 +92,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
             ],
             "is_saved": any(tab.query == context["list_query"] for tab in tabs),
             "terms": _terms(context["items"]),
+            "operators": filters.OPERATORS,
             "max_view": preferences.MAX_NAME,
             "tabs": {tab: replace(position, view=tab).query or request.path for tab in View},
             # An admin reads every run.

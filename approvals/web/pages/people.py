@@ -249,6 +249,7 @@ def _page(
         "more": page.more_matches,
         "wrong_search": wrong_search,
         "terms": [*(f"group:{name}" for name in words), *account_list.STATES],
+        "operators": account_list.FILTERS,
         "search": search,
         "all_away": absences.all_away(),
         "unfolded": unfolded,

@@ -35,7 +35,7 @@ from runtime.ports import wiring
 from runtime.ports.access import Access, Actor
 from runtime.reads import filters, outcomes, run_figures
 from runtime.reads import run_rows as run_queries
-from runtime.reads.filters import MAX_SEARCH
+from runtime.reads.filters import FILTERS, MAX_SEARCH
 from runtime.reads.run_figures import UsageTotals
 from runtime.reads.run_rows import Page, RunLine
 from runtime.web import downloads
@@ -144,6 +144,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         "parameters": query,
         "list_query": f"?{urlencode(query)}",
         "longest": MAX_SEARCH,
+        "operators": FILTERS,
         "keep": f"{urlencode(query)}&" if query else "",
         "source": request.get_full_path(),
         "is_admin": is_admin,
