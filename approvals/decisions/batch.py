@@ -10,7 +10,7 @@ stays. Runs that reach the same change later continue by the signed decision, un
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from uuid import UUID
 
 import psycopg
@@ -202,7 +202,9 @@ def continue_all(
     if isinstance(count, bool) or not isinstance(count, int) or count != waiting.count:
         raise InvalidInput("count", f"must be the number of waiting runs, which is {waiting.count}")
     reason = validate_text("reason", reason, MAX_REASON, required=NEEDS_REASON)
-    _record(waiting.pair, waiting.count, reason, actor)
+    numbers = {"count": waiting.count, "withdrawn": version_changes.withdrawals(waiting.pair)}
+    change = f"continued {waiting.count} runs of"
+    _sign(VersionDecision, waiting.pair, reason, actor, change, **numbers)
     left_out = [left for run in waiting.runs if (left := _decide(run, reason, actor)) is not None]
     return Decided(continued=waiting.count - len(left_out), left=tuple(left_out))
 
@@ -227,21 +229,7 @@ def withdraw(
         "reason", reason, MAX_REASON, required="is required to withdraw a decision"
     )
     if counts:
-        signed_rows.add(
-            VersionWithdrawal(
-                agent=pair.agent,
-                before=pair.before,
-                after=pair.after,
-                by=actor.person,
-                token=actor.token,
-                reason=reason,
-                at=clock.now(),
-            )
-        )
-        audit.log_change(
-            actor.person,
-            f"withdrew the decision to continue {pair.agent} from {pair.before} under {pair.after}",
-        )
+        _sign(VersionWithdrawal, pair, reason, actor, "withdrew the decision to continue")
     return _open_again({gate: decision.by for gate, decision in gates.items()}, actor)
 
 
@@ -300,24 +288,17 @@ def _pair(agent: object, before: object, after: object) -> VersionPair:
     return VersionPair(agent=agent, before=before, after=after)
 
 
-def _record(pair: VersionPair, count: int, reason: str, actor: Actor) -> None:
-    signed_rows.add(
-        VersionDecision(
-            agent=pair.agent,
-            before=pair.before,
-            after=pair.after,
-            by=actor.person,
-            token=actor.token,
-            reason=reason,
-            count=count,
-            at=clock.now(),
-            withdrawn=version_changes.withdrawals(pair),
-        )
-    )
-    audit.log_change(
-        actor.person,
-        f"continued {count} runs of {pair.agent} from {pair.before} under {pair.after}",
-    )
+def _sign(
+    kind: type[VersionDecision | VersionWithdrawal],
+    pair: VersionPair,
+    reason: str,
+    actor: Actor,
+    change: str,
+    **columns: int,
+) -> None:
+    by = {"by": actor.person, "token": actor.token, "reason": reason, "at": clock.now()}
+    signed_rows.add(kind(**asdict(pair), **by, **columns))
+    audit.log_change(actor.person, f"{change} {pair.agent} from {pair.before} under {pair.after}")
 
 
 def _decide(run: WaitingRun, reason: str, actor: Actor) -> Left | None:
