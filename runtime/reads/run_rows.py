@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
@@ -157,6 +157,10 @@ class RunRow:
         if self.status != RunStatus.SUSPENDED or not opened_at:
             return None
         return timezone.now() - min(opened_at)
+
+
+# The fields of a row that are columns of its run.
+_COLUMNS = [field.name for field in fields(RunRow) if hasattr(Run, field.name)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,24 +375,20 @@ def _gates(condition: Q) -> tuple[GateView, ...]:
     return tuple(gates)
 
 
+def _row(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None) -> dict[str, Any]:
+    """Return the fields of RunRow."""
+    return {
+        **{name: getattr(run, name) for name in _COLUMNS},
+        "gates": tuple(gates),
+        "limited": run_figures.read_rate_limits(run.limited),
+        "suspicion": suspicion,
+    }
+
+
 def _line(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = None) -> RunLine:
     reason: str | None = getattr(run, "reason_start", None)
     return RunLine(
-        id=run.id,
-        agent=run.agent,
-        status=run.status,
-        business_key=run.business_key,
-        requester=run.requester,
-        created_at=run.created_at,
-        ended_at=run.ended_at,
-        due_at=run.due_at,
-        gates=tuple(gates),
-        position=run.position,
-        awaits=run.awaits,
-        limited=run_figures.read_rate_limits(run.limited),
-        awaits_store=run.awaits_store,
-        suspicion=suspicion,
-        archived_at=run.archived_at,
+        **_row(run, gates, suspicion),
         reason_start=redact(reason or ""),
         title=run.business_key or filters.title(getattr(run, "first_input", None)) or run.agent,
         answer=filters.answer(getattr(run, "first_output", None)),
@@ -406,28 +406,14 @@ def _detail(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = N
         until = datetime.fromisoformat(wait["until"])
         waits.append(WaitView(**{**wait, "match": redact(wait["match"]), "until": until}))
     return RunDetail(
-        id=run.id,
-        agent=run.agent,
-        status=run.status,
-        business_key=run.business_key,
-        requester=run.requester,
-        created_at=run.created_at,
-        ended_at=run.ended_at,
-        due_at=run.due_at,
-        gates=tuple(gates),
+        **_row(run, gates, suspicion),
         input=as_json(run.input),
         output=None if run.output is None else as_json(run.output),
         reason=None if run.reason is None else redact(run.reason),
         removed_at=run.removed_at,
-        archived_at=run.archived_at,
         legal_hold=LegalHold.read(run.legal_hold),
         unheard=getattr(run, "messages", 0),
         waits=tuple(waits),
-        position=run.position,
-        awaits=run.awaits,
-        limited=run_figures.read_rate_limits(run.limited),
-        awaits_store=run.awaits_store,
-        suspicion=suspicion,
         origin=merge_people([run.requester], run.origin),
         thread=run.thread,
         **history,
