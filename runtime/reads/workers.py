@@ -16,7 +16,7 @@ from runtime.ports import wiring
 from runtime.reads.run_rows import RunDetail
 from runtime.reads.transcript import Transcript
 from runtime.store import leases
-from runtime.store.tables import kill_switches
+from runtime.store.tables import kill_switches, trigger_sources
 from runtime.store.workers import OUTCOMES, quantile, sweeper_name
 
 ALIVE = timedelta(seconds=10)
@@ -27,9 +27,7 @@ LATE_SECONDS = {
     "due_runs": 60,
     "schedules": 120,
     "triggers": 120,
-    "folders": 120,
-    "streams": 120,
-    "buckets": 120,
+    **dict.fromkeys(trigger_sources.LOOPS.values(), 120),
     "partitions": 7_200,
     "retention": 7_200,
     "archive": 7_200,

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 from uuid import UUID
 
 import psycopg
@@ -20,8 +20,9 @@ from runtime.reads import workers
 from runtime.reads.workers import LATE_SECONDS
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables import kill_switches
+from runtime.store.tables import kill_switches, trigger_sources
 from runtime.store.workers import sweeper_name
+from runtime.triggers.sources import SOURCES
 from runtime.upkeep import due_runs, journals, sweeper
 from runtime.upkeep.alarm import Alarm
 from tests.support.calls import around
@@ -117,6 +118,12 @@ def test_a_temporary_error_is_critical_once_the_loop_is_late(
     alarm.log_failure(locked, again=1)
     levels = [record.levelname for record in caplog.records]
     assert levels == ["WARNING", "WARNING", "CRITICAL", "CRITICAL"]
+
+
+def test_each_kind_of_source_has_a_loop_that_can_be_late() -> None:
+    kinds = get_args(trigger_sources.SourceKind)
+    assert {source.loop for source in SOURCES.values()} <= set(LATE_SECONDS)
+    assert tuple(SOURCES) == kinds
 
 
 def test_a_loop_is_late_once_no_sweeper_did_its_work_in_time() -> None:

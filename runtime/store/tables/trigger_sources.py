@@ -6,12 +6,15 @@ A row finds the trigger. The signed act of the trigger names its source, or the 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal, get_args
 from uuid import UUID
 
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables.received_events import KEPT_DAYS, PRUNED
 
+SourceKind = Literal["folder", "stream", "bucket"]
+LOOPS = {kind: f"{kind}s" for kind in get_args(SourceKind)}  # of the sweeper, which read them
 LOOK_WRITE_INTERVAL = timedelta(seconds=3)  # between two writes of looks that found nothing
 
 

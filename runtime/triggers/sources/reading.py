@@ -23,6 +23,7 @@ from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
 from runtime.store.tables import occurrences, received_events, trigger_rows, trigger_sources
 from runtime.store.tables.occurrences import OccurrenceState
+from runtime.store.tables.trigger_sources import SourceKind
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.trigger import TriggerStatus, read_signed
 
@@ -69,7 +70,7 @@ class WatchedSource:
     the name of an item, in the plural too.
     """
 
-    kind: str
+    kind: SourceKind
     setting: str
     below: str = ""  # how a refusal says that places below are allowed, empty if they are not
     help: str
@@ -84,7 +85,7 @@ class WatchedSource:
     @property
     def loop(self) -> str:
         """The name of the loop of the sweeper that reads it."""
-        return f"{self.kind}s"
+        return trigger_sources.LOOPS[self.kind]
 
     @property
     def failpoint(self) -> str:
