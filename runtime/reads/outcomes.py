@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from runtime.core.documents.blobs import digest_of
 from runtime.core.run import events as e
-from runtime.core.values.enums import Verdict
+from runtime.core.values.enums import CallState, Verdict
 from runtime.core.values.ids import child_frame
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import KeyMissing
@@ -224,11 +224,11 @@ def _outcome(event: _OutcomeEvent) -> OutcomeLabel | None:
             return _done_label(event.stored or event.result, label="Done, late")
         case e.OutcomeArrived():
             return _failed_label(event.error)
-        case e.GateDecided(verdict=Verdict.HAPPENED):
-            return _done_label(event.stored or event.result, label="Done, as reported")
-        case e.GateDecided(verdict=Verdict.ANSWER):
-            return _done_label(event.stored or event.result, label="Answered, not made")
-        case e.GateDecided(verdict=Verdict.GIVE_UP):
+        case e.GateDecided() if VERDICTS[event.verdict].carries == "result":
+            is_answer = VERDICTS[event.verdict].replaces_call
+            label = "Answered, not made" if is_answer else "Done, as reported"
+            return _done_label(event.stored or event.result, label=label)
+        case e.GateDecided() if VERDICTS[event.verdict].call_becomes is CallState.FAILED:
             return _failed_label(event.reason)
         case e.FrameClosed():
             return (

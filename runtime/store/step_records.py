@@ -3,6 +3,7 @@
 A step that is built again keeps the changes of received messages; the rest is built anew from the committed state.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -29,7 +30,8 @@ from runtime.core.run.events import (
 )
 from runtime.core.run.planning import AnswerInquiry, CallModel, StartTool
 from runtime.core.values.call_options import CallOptions
-from runtime.core.values.enums import CallState, GateKind, Verdict
+from runtime.core.values.enums import CallState, GateKind
+from runtime.core.values.verdicts import VERDICTS
 from runtime.ports import wiring
 from runtime.ports.approvals import CallOutcome, EndedCall, ReviewSnapshot
 from runtime.store.tables.used_approvals import Spend
@@ -215,13 +217,18 @@ class Records:
         return tuple(ended.values())
 
 
+_BY_STATE: Mapping[CallState | None, CallOutcome] = {
+    CallState.RETURNED: CallOutcome.DONE,
+    CallState.FAILED: CallOutcome.FAILED,
+}
+
+
 def _outcome(event: Event) -> CallOutcome | None:
     match event:
         case (
             ToolReturned()
             | OutcomeArrived(outcome="returned")
             | WaitEnded(outcome="arrived" | "timed_out")
-            | GateDecided(verdict=Verdict.HAPPENED)
             | FrameClosed(outcome="answered")
         ):
             return CallOutcome.DONE
@@ -230,12 +237,12 @@ def _outcome(event: Event) -> CallOutcome | None:
             | CallRefused()
             | OutcomeArrived()
             | WaitEnded(outcome="refused")
-            | GateDecided(verdict=Verdict.GIVE_UP)
             | FrameClosed()
         ):
             return CallOutcome.FAILED
-        case GateDecided(verdict=Verdict.ANSWER):
-            return CallOutcome.ANSWERED
+        case GateDecided():
+            rule = VERDICTS[event.verdict]
+            return CallOutcome.ANSWERED if rule.replaces_call else _BY_STATE.get(rule.call_becomes)
         case OutcomeUnknown():
             return CallOutcome.IN_DOUBT
         case GateOpened(kind=GateKind.APPROVAL):

@@ -9,6 +9,8 @@ from runtime.core.run import events as e
 from runtime.core.run.continuation import Call, Continuation, Frame, FrameState, Phase
 from runtime.core.values.enums import Verdict
 from runtime.ports.approvals import CallOutcome, EndedCall
+from runtime.reads import outcomes
+from runtime.store import step_records
 from runtime.store.step_records import Records, record_event
 
 GATE = uuid4()
@@ -63,3 +65,15 @@ def test_the_events_that_end_a_call(event: e.Event, outcome: CallOutcome | None)
     expected = [EndedCall(gate=GATE, **CALL, outcome=outcome)] if outcome else []
     assert list(records.ended(state(gate=GATE))) == expected
     assert records.ended(state()) == ()  # no person decided about it
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_lists_label_each_verdict_by_its_outcome(verdict: Verdict) -> None:
+    event = e.GateDecided(**DECIDED, verdict=verdict)
+    label = outcomes._outcome(event)
+    assert (label and label.label) == {
+        None: None,
+        CallOutcome.DONE: "Done, as reported",
+        CallOutcome.ANSWERED: "Answered, not made",
+        CallOutcome.FAILED: "Failed",
+    }[step_records._outcome(event)]
