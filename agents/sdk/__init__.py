@@ -1,43 +1,4 @@
 """The public names for authors: `tool`, `agent` and their types."""
 
-from agents.sdk.definitions import (
-    Answer,
-    Budget,
-    Compaction,
-    CredentialRefused,
-    FailureCause,
-    Holds,
-    NotDone,
-    Preview,
-    PreviewChange,
-    RetryPolicy,
-    ToolContext,
-    ToolError,
-    agent,
-    file_value,
-    last,
-    prompt,
-    summary,
-    tool,
-)
-
-__all__ = [
-    "Answer",
-    "Budget",
-    "Compaction",
-    "CredentialRefused",
-    "FailureCause",
-    "Holds",
-    "NotDone",
-    "Preview",
-    "PreviewChange",
-    "RetryPolicy",
-    "ToolContext",
-    "ToolError",
-    "agent",
-    "file_value",
-    "last",
-    "prompt",
-    "summary",
-    "tool",
-]
+from agents.sdk.definitions import *  # noqa: F403
+from agents.sdk.definitions import __all__ as __all__
