@@ -33,20 +33,19 @@ from runtime.store import pool
 MOST = 5_000  # version gates that are read
 DECIDED = 50  # decisions that are listed
 RECENT = 20  # decisions on one pair that are tried, as by a worker
+_WITHDRAWALS = """(SELECT count(*) FROM approvals_versionwithdrawal w
+    WHERE w.agent = d.agent AND w.before = d.before AND w.after = d.after)"""
 # The latest rows on each pair that no withdrawal followed, as many as a worker tries. One that does not verify is none.
 _COUNTING = f"""
     SELECT * FROM (
         SELECT d.*, row_number() OVER (PARTITION BY agent, before, after ORDER BY id DESC) AS place
         FROM approvals_versiondecision d
-        WHERE d.withdrawn = (SELECT count(*) FROM approvals_versionwithdrawal w
-            WHERE w.agent = d.agent AND w.before = d.before AND w.after = d.after)
+        WHERE d.withdrawn = {_WITHDRAWALS}
     ) latest WHERE place <= {RECENT} ORDER BY id DESC LIMIT {DECIDED * RECENT}
 """
 _OF_PAIR = f"""
     SELECT d.* FROM approvals_versiondecision d
-    WHERE d.agent = %s AND d.before = %s AND d.after = %s AND d.withdrawn {{}}
-        (SELECT count(*) FROM approvals_versionwithdrawal w
-            WHERE w.agent = d.agent AND w.before = d.before AND w.after = d.after)
+    WHERE d.agent = %s AND d.before = %s AND d.after = %s AND d.withdrawn {{}} {_WITHDRAWALS}
     ORDER BY d.id DESC LIMIT {RECENT}
 """
 log = logging.getLogger(__name__)
@@ -56,8 +55,7 @@ _READ = f"""
         {principals.credentials_sql("d.by")}, {", ".join(f"d.{name}" for name in _NAMES)}
     FROM approvals_versiondecision d
     WHERE d.agent = %(agent)s AND d.before = %(before)s AND d.after = %(after)s
-        AND d.withdrawn = (SELECT count(*) FROM approvals_versionwithdrawal w
-            WHERE w.agent = d.agent AND w.before = d.before AND w.after = d.after)
+        AND d.withdrawn = {_WITHDRAWALS}
     ORDER BY d.id DESC LIMIT {RECENT}
 """
 
