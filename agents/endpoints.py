@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 NAMED = re.compile(r"[a-z][a-z0-9_]{0,39}:\S(.*\S)?")
+SCRIPTED = "scripted"
 PREFIX = "SIGNOFF_PROVIDER_"  # prefix of the variables of every provider but the two below
 OWN_VARIABLES = {
     "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),

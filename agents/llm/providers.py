@@ -17,15 +17,13 @@ from django.conf import settings
 from pydantic_ai.models import Model
 
 from agents import endpoints
-from agents.endpoints import Endpoint, ProviderKind, provider_of
+from agents.endpoints import SCRIPTED, Endpoint, ProviderKind, provider_of
 from agents.errors import RegistryError
 from agents.llm.clients.models import client_of
 from agents.masked_output import REDACTED
 from agents.registry import Registry
 from agents.sdk.spec import AgentSpec
 from runtime.core.values.limits import plain
-
-SCRIPTED = "scripted"
 
 # A client looks at each of its connections whenever a call begins or ends: hundreds of them would take longer
 # than the call.

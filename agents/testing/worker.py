@@ -18,7 +18,7 @@ from django.test import override_settings
 
 from agents.catalogue.versions import PublishedVersion
 from agents.effect_handler import AgentEffects
-from agents.llm.providers import SCRIPTED
+from agents.endpoints import SCRIPTED
 from agents.registry import Registry, family
 from agents.sdk.spec import AgentSpec
 from agents.testing import setup

@@ -11,6 +11,7 @@ from agents.endpoints import (
     NAMED,
     OWN_VARIABLES,
     PREFIX,
+    SCRIPTED,
     Endpoint,
     ProviderKind,
     missing,
@@ -27,7 +28,6 @@ OIDC_PARTS = (
 )
 OIDC_VARIABLE = re.compile(rf"{OIDC_PREFIX}([A-Z][A-Z0-9]{{0,19}})_({'|'.join(OIDC_PARTS)})")
 
-SCRIPTED = "scripted"
 PARTS = ("URL", "KEY", "KEY_FILE", "KIND", "STREAM")
 VARIABLE = re.compile(rf"{PREFIX}([A-Z][A-Z0-9_]{{0,39}}?)_({'|'.join(PARTS)})")
 

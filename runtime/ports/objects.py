@@ -7,6 +7,7 @@ that was written after it.
 import re
 from typing import Protocol
 
+MARKER = "signoff-object-store"  # without it, a folder or bucket is not this store, such as an empty mount point
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 
 

@@ -34,7 +34,7 @@ WINDOW = 2_000  # due runs that `has_waiting_runs` considers
 ASYNC_COMMIT = "set_config('synchronous_commit', 'off', true)"
 
 # A subquery is evaluated once for a statement, so Postgres can use an index; a volatile function is not.
-_DB_NOW = "(SELECT clock_timestamp())"
+DB_NOW = "(SELECT clock_timestamp())"
 
 # The due time of a run whose hint is sent at the same time: the sweeper gives that hint a moment to arrive.
 DUE_SHORTLY = f"clock_timestamp() + {HINT_SECONDS} * interval '1 second'"
@@ -258,7 +258,7 @@ def has_waiting_runs(connection: Connection) -> bool:
         f"""
         SELECT EXISTS (SELECT FROM (
             SELECT id, agent FROM runtime_run
-            WHERE due_at <= {_DB_NOW} + %s * interval '1 second' AND owner IS NULL
+            WHERE due_at <= {DB_NOW} + %s * interval '1 second' AND owner IS NULL
                 AND NOT isolated AND status <> 'quarantined'
             ORDER BY due_at LIMIT %s) AS runtime_run
         WHERE NOT ({kill_switches.BLOCKS_RUN}))

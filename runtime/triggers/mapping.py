@@ -22,7 +22,7 @@ MAPPING, FILTER = "mapping", "filter"  # the fields of its errors
 
 _LARGE = "data"
 # `data` may be any JSON.
-_SAMPLES = dict.fromkeys(("id", "source", "name", "subject", "time"), "text")
+_SAMPLES = {name: "text" for name in FACTS if name != _LARGE}
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 

@@ -38,9 +38,6 @@ Place = tuple[datetime | str, UUID]  # a position in the order of due runs: `due
 BEGINNING: Place = ("-infinity", UUID(int=0))
 END: Place = ("infinity", UUID(int=2**128 - 1))
 
-# A subquery is evaluated once for a statement, so Postgres can use an index; a volatile function is not.
-_DB_NOW = "(SELECT clock_timestamp())"
-
 _QUEUE = f"""
     CASE WHEN status = 'queued' THEN '{broker.NEW}' ELSE '{broker.RESUMED}' END
 """
@@ -125,7 +122,7 @@ def dispatch_window(
     # A window of 2,000 due runs bounds a pass even if kill switches block many runs: the next one continues after them.
     row = connection.execute(
         f"""
-        SELECT due_at, id FROM runtime_run WHERE due_at <= {_DB_NOW} AND {_BETWEEN}
+        SELECT due_at, id FROM runtime_run WHERE due_at <= {leases.DB_NOW} AND {_BETWEEN}
         ORDER BY due_at, id OFFSET %(window)s LIMIT 1
         """,
         {**_bounds(after, END), "window": WINDOW - 1},
@@ -189,7 +186,7 @@ def _select(
         f"""
         WITH taken AS MATERIALIZED (
             SELECT id, due_at, worker, position, isolated, owner IS NOT NULL AS was_lost
-            FROM runtime_run WHERE due_at <= {_DB_NOW} AND {_BETWEEN} AND NOT ({kill_switches.BLOCKS_RUN})
+            FROM runtime_run WHERE due_at <= {leases.DB_NOW} AND {_BETWEEN} AND NOT ({kill_switches.BLOCKS_RUN})
                 AND (owner IS NULL OR (%(may_take_over)s AND NOT {leases.LIVE}))
                 AND CASE WHEN isolated THEN owner IS NOT NULL ELSE {_QUEUE} = ANY(%(queues)s) END
             ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED),

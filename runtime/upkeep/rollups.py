@@ -22,7 +22,7 @@ from runtime.core.documents.codec import decode_entry
 from runtime.core.run import events as e
 from runtime.core.values.errors import NewerSchema, Unreadable
 from runtime.reads.journal import COLUMNS
-from runtime.reads.run_figures import recount_from
+from runtime.reads.run_figures import COUNTS, recount_from
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables.journal import unpacked
@@ -87,24 +87,23 @@ _READ = f"""
         AND (packed IS NOT NULL OR body ~ %(pattern)s)
 """
 
-_COUNTS = ("replies", "unpriced", "input_tokens", "output_tokens", "micros")
-_VALUES = ", ".join(f"%({name})s" for name in _COUNTS)
+_VALUES = ", ".join(f"%({name})s" for name in COUNTS)
 
 
 def _added(table: str) -> str:
-    return ", ".join(f"{name} = {table}.{name} + EXCLUDED.{name}" for name in _COUNTS)
+    return ", ".join(f"{name} = {table}.{name} + EXCLUDED.{name}" for name in COUNTS)
 
 
 # Of two sweepers the second one finds another position.
 _ADVANCE = f"""
-    INSERT INTO runtime_runusage (run_id, position, {", ".join(_COUNTS)})
+    INSERT INTO runtime_runusage (run_id, position, {", ".join(COUNTS)})
     VALUES (%(run)s, %(until)s, {_VALUES})
     ON CONFLICT (run_id) DO UPDATE SET position = EXCLUDED.position, {_added("runtime_runusage")}
         WHERE runtime_runusage.position = %(after)s
     RETURNING run_id
 """
 _ADD = f"""
-    INSERT INTO runtime_dailyusage (day, agent, model, requester, {", ".join(_COUNTS)})
+    INSERT INTO runtime_dailyusage (day, agent, model, requester, {", ".join(COUNTS)})
     VALUES (%(day)s, %(agent)s, %(model)s, %(requester)s, {_VALUES})
     ON CONFLICT (day, agent, model, requester) DO UPDATE SET {_added("runtime_dailyusage")}
 """
@@ -256,4 +255,4 @@ def _read_usage(connection: Connection, span: dict[str, Any]) -> _CountedReplies
 
 
 def _values(counts: Counter[str]) -> dict[str, int]:
-    return {name: counts[name] for name in _COUNTS}
+    return {name: counts[name] for name in COUNTS}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import ObjectStoreDown
-from runtime.ports.objects import ObjectStore
-from runtime.store.object_stores.stores import MARKER, Folder, store_at
+from runtime.ports.objects import MARKER, ObjectStore
+from runtime.store.object_stores.stores import Folder, store_at
 from tests.support.object_stores import MakeStore
 from tests.support.threads import together
 

@@ -57,7 +57,6 @@ STATUS_SERIES = (
     Series(key=RunStatus.FAILED, label="Failed", colour="danger"),
 )
 MAX_ROWS = 500  # of the page; the file has all
-FILTERS = (UsageKey.AGENT, UsageKey.MODEL, UsageKey.PERSON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,9 +208,11 @@ def _cost_url(key: UsageKey, day: date, name: str) -> str:
 @admins_only
 def costs(request: HttpRequest) -> HttpResponse:
     """Show what runs used in a period, or send it as CSV."""
-    next_key = next((name for name in FILTERS if name not in request.GET), UsageKey.DAY)
+    next_key = next((name for name in COST_KEYS if name not in request.GET), UsageKey.DAY)
     key = UsageKey(query_params.choice(request, "by", tuple(UsageKey)) or next_key)
-    only = {name: request.GET[name].replace("\x00", "") for name in FILTERS if name in request.GET}
+    only = {
+        name: request.GET[name].replace("\x00", "") for name in COST_KEYS if name in request.GET
+    }
     filters = {str(name): text for name, text in only.items()}
     problem, rows = None, tuple[NamedUsage, ...]()
     since, until = query_params.read_period("", "")

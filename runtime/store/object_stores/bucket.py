@@ -14,9 +14,8 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import from_url
 
 from runtime.errors import ObjectStoreDown
-from runtime.ports.objects import require_key, require_size
+from runtime.ports.objects import MARKER, require_key, require_size
 
-MARKER = "signoff-object-store"  # a bucket without it is not this store
 TIMES: Any = {"connect_timeout": "3s", "timeout": "20s"}
 RETRIES: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
 MAX_PROBLEM = 300

@@ -20,11 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from runtime.errors import ObjectStoreDown
-from runtime.ports.objects import ObjectStore, require_key, require_size
+from runtime.ports.objects import MARKER, ObjectStore, require_key, require_size
 
-MARKER = (
-    "signoff-object-store"  # a folder without it is not this store, such as an empty mount point
-)
 PARTS = ".part"
 
 
