@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from config import settings
+from config.env import environment
 from config.env.environment import ROOT
 from config.processes import Process, table
 from tests.config.installation.test_operations import INSTALL, ROWS
@@ -210,6 +211,14 @@ def test_every_documented_variable_reaches_its_services(tmp_path: Path) -> None:
         mounts = {one["target"]: one.get("read_only") for one in found[name]["volumes"]}
         assert mounts[found[name]["environment"]["AGENTS_DIR"]] is True
     assert set(compose.environment()) >= IMAGE
+
+
+def test_it_repeats_no_default_of_the_code() -> None:
+    text = (ROOT / "docker-compose.yml").read_text()
+    own = set(re.findall(r"\$\{(\w+):-[^}]", text)) & ROWS.keys()
+    assert own == {"SIGNOFF_OBJECT_STORE", "SIGNOFF_AGENTS", "SIGNOFF_WORKERS", "LOG_LEVEL"}
+    empty = dict.fromkeys(re.findall(r"\$\{(\w+):-\}", text), "")
+    assert environment.read(empty) == environment.read({})
 
 
 def test_the_image_contains_only_files_of_a_clone(tmp_path: Path) -> None:
