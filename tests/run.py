@@ -23,6 +23,7 @@ PACKAGES = ("agents", "approvals", "client", "config", "runtime", "tests")
 AT_ONCE = 5
 FAULTS = "tests/system/fault_injection"
 ACCESS = "tests/browser/access"
+POLICIES = "tests/approvals/policies"
 EVERY_ROUTE = ("tests/web/test_authorisation.py", "tests/web/test_strict_requests.py")
 PAGES = ("tests/web/requests", "tests/web/runs", "tests/web/actions", "tests/web/accounts")
 GROUPS = (
@@ -50,6 +51,7 @@ QUICK = (
         "tests/code_figures",
         "tests/agents",
         "tests/reads",
+        POLICIES,
     ),
     (
         "tests/execution",
@@ -59,7 +61,7 @@ QUICK = (
         "tests/upkeep",
         "tests/triggers",
     ),
-    ("tests/approvals",),
+    ("tests/approvals", f"--ignore={POLICIES}"),
 )
 
 

@@ -22,7 +22,7 @@ def whoami(context: ToolContext, name: str) -> dict[str, Any]:
     return {"name": name, "process": os.getpid(), "key": context.key, "left": context.remaining()}
 
 
-@tool(isolate=True, deadline=5.0)
+@tool(isolate=True, deadline=2.0)
 def spin(folder: str) -> str:
     """Never return, and start a program that does not end either."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])

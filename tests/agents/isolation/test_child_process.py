@@ -58,7 +58,7 @@ def test_a_worker_isolates_a_tool_and_a_kit_runs_it_itself(children: Children) -
 
 def test_the_deadline_kills_a_tool_and_its_children(children: Children, tmp_path: Path) -> None:
     call(children, isolated.whoami, name="ada")  # a process is ready
-    outcome = call(children, isolated.spin, deadline=5.0, folder=str(tmp_path))
+    outcome = call(children, isolated.spin, deadline=2.0, folder=str(tmp_path))
     error = "spin did not end by its deadline, and its process was killed"
     assert outcome == Unknown(error=error, cause=FailureCause.TIME)
     pids = [int(pid) for pid in Path(tmp_path, "pids").read_text().split()]
