@@ -51,16 +51,10 @@ QUICK = (
         "tests/code_figures",
         "tests/agents",
         "tests/reads",
+        "tests/broker",
         POLICIES,
     ),
-    (
-        "tests/execution",
-        "tests/control",
-        "tests/store",
-        "tests/broker",
-        "tests/upkeep",
-        "tests/triggers",
-    ),
+    ("tests/execution", "tests/control", "tests/store", "tests/upkeep", "tests/triggers"),
     ("tests/approvals", f"--ignore={POLICIES}"),
 )
 

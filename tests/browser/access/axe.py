@@ -37,11 +37,11 @@ RUN = """async ({standards, ofColours, whole, known}) => {
                 high = Math.imul(high ^ text.charCodeAt(at), 2654435761)
                 low = Math.imul(low ^ text.charCodeAt(at), 1597334677)
             }
-            looks.set(it, 4294967296 * (2097151 & low) + (high >>> 0))
+            looks.set(it, (4294967296 * (2097151 & low) + (high >>> 0)).toString(36))
         }
         return looks.get(it)
     }
-    const before = new Set(known), fresh = new Map()
+    const before = new Set(known.split(' ')), fresh = new Map()
     for (const it of document.querySelectorAll('body, body *'))
         if ((saysSomething(it) || it.matches('input, select, textarea'))
                 && it.checkVisibility({visibilityProperty: true}) && !before.has(lookOf(it)))
@@ -67,7 +67,7 @@ class Axe:
     """axe for one window. `known` are the looks of elements whose colours it has checked."""
 
     desk: Desk
-    known: list[int]
+    known: list[str]
 
     def __post_init__(self) -> None:
         self.desk.page.add_init_script(AXE_SCRIPT)
@@ -81,7 +81,7 @@ class Axe:
                 "standards": STANDARDS,
                 "ofColours": OF_COLOURS,
                 "whole": (width, scheme) in WHOLE,
-                "known": self.known,
+                "known": " ".join(self.known),  # a list would take the browser long
             }
             what, across, fresh = page.evaluate(RUN, given)
             self.known += fresh

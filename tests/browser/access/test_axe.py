@@ -65,13 +65,13 @@ ADA = Actor(person="ada")
 
 
 @pytest.fixture(scope="module")
-def known() -> list[int]:
+def known() -> list[str]:
     """The looks of elements whose colours a test has checked."""
     return []
 
 
 @pytest.fixture
-def axe(desk: Desk, known: list[int]) -> Axe:
+def axe(desk: Desk, known: list[str]) -> Axe:
     return Axe(desk, known)
 
 
