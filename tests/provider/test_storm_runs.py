@@ -27,13 +27,11 @@ from agents.sdk.scripts import Turn, call, say, script
 from runtime.control import verification
 from runtime.control.start import create
 from runtime.core.values.budgets import BudgetLimits
-from runtime.execution.claim import advance
 from runtime.execution.effects.perform import perform
 from runtime.models import Gate, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelAnswer, RateLimited
-from tests.support.engine import AT_REST, Engine, engine_of, events
-from tests.support.people import until
+from tests.support.engine import Engine, engine_of, events
 from tests.support.provider.faults import closed, storm
 from tests.support.provider.server import Provider, serving
 from tests.support.specs import Frame, registry_of, spec_of
@@ -99,12 +97,7 @@ def _post(worker: Engine, name: str) -> Run:
             agent="poster", input={"name": name}, requester=Actor(person="ada"), budget=BUDGET
         ).run
 
-    def rested() -> Run | None:
-        advance(run, worker.context)
-        found = Run.objects.get(id=run)
-        return found if found.status in AT_REST else None
-
-    return until(rested, f"run {run} to rest", within=120 + 3 * RUNS)
+    return worker.go_on(run, within=120 + 3 * RUNS)
 
 
 def test_runs_in_a_storm_finish_within_budget_and_repeat_nothing(provider: Provider) -> None:

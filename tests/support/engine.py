@@ -3,12 +3,14 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from django.db import connection, transaction
 from django.db.models import QuerySet
+from django.utils import timezone
 from pytest_django import Settings
 
 from agents.effect_handler import AgentEffects
@@ -46,7 +48,7 @@ from tests.support.fake_ports import (
     say,
     turns,
 )
-from tests.support.people import until
+from tests.support.people import WITHIN, until
 
 ADA = Actor(person="ada")
 AT_REST = ("suspended", "completed", "failed", "cancelled", "quarantined")
@@ -242,14 +244,19 @@ class Engine(HandDriven):
             settle(gate=gate, decision=Decision(verdict=verdict, by="bea", reason=reason))
         return self.go_on(run.id)
 
-    def go_on(self, run: UUID) -> Run:
-        """Advance until only people can; waits between attempts are waited for."""
+    def go_on(self, run: UUID, within: float = WITHIN) -> Run:
+        """Advance until only people can; waits between attempts are waited for, without a look at the database."""
+        due = timezone.now()
 
         def rested() -> Run | None:
+            nonlocal due
+            if timezone.now() < due:
+                return None
             found = self.advance_once(run)
+            due = min(found.due_at or due, timezone.now() + timedelta(seconds=1))
             return found if found.status in AT_REST else None
 
-        return until(rested, f"run {run} to rest")
+        return until(rested, f"run {run} to rest", within)
 
 
 @contextmanager
