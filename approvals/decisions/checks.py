@@ -247,26 +247,16 @@ def record_refusal(actor: Actor, problem: RequestError, **request: UUID) -> None
     with transaction.atomic():
         audit.lock_runs(approval.run_id)
         if not _is_enough(approval, actor, act):
-            audit.append(
-                run=approval.run_id,
-                actor=actor,
-                act=act,
-                subject=_subject(approval),
-                detail={"digest": approval.approval_digest},
-            )
+            audit.append_about(approval, actor=actor, act=act)
 
 
 def _is_enough(approval: Approval, actor: Actor, act: str) -> bool:
     """Tell whether the audit has this refusal of the person, or no room for another one."""
     refusals = AuditEntry.objects.filter(
-        run=approval.run_id, subject=_subject(approval), act__startswith=REFUSED
+        run=approval.run_id, subject=audit.subject_of(approval.id), act__startswith=REFUSED
     )
     repeated = refusals.filter(actor=actor.person, act=act)
     return repeated.exists() or refusals.count() >= MAX_REFUSALS
-
-
-def _subject(approval: Approval) -> str:
-    return f"request {approval.id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -201,7 +201,7 @@ def _audited(loaded: LoadedApproval, decision: Decision, actor: Actor) -> tuple[
         run=approval.run_id,
         actor=actor,
         act=approval.status,
-        subject=f"request {approval.id}",
+        subject=audit.subject_of(approval.id),
         detail={
             "digest": approval.approval_digest,
             "verdict": decision.verdict,
@@ -258,13 +258,6 @@ def _close_unsigned(
     approval.decided_at, approval.reason = at, reason
     clear_decision(approval)
     approval.save()
-    audit.append(
-        run=approval.run_id,
-        actor=actor,
-        act=status,
-        subject=f"request {approval.id}",
-        detail={"digest": approval.approval_digest, "reason": reason, **(detail or {})},
-        at=at,
-    )
+    audit.append_about(approval, actor=actor, act=status, at=at, reason=reason, **(detail or {}))
     if approval.path[0] == external_call.AGENT:
         messages.wake(subject=str(approval.run_id))

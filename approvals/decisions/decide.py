@@ -321,13 +321,7 @@ def _reopen(approval: Approval, actor: Actor) -> None:
     review_times.undone(approval.id, actor)
     ApprovalClaim.objects.filter(approval=approval).delete()  # it ended with the decision
     approval.save()
-    audit.append(
-        run=approval.run_id,
-        actor=actor,
-        act=audit.UNDONE,
-        subject=f"request {approval.id}",
-        detail={"digest": approval.approval_digest, "was": verdict},
-    )
+    audit.append_about(approval, actor=actor, act=audit.UNDONE, was=verdict)
 
 
 def _has_preview(approval: Approval) -> bool:

@@ -54,13 +54,8 @@ def extend(
         assert follows is not None  # it has a deadline
         approval.next_step, approval.next_at = follows.step, follows.at
         approval.save(update_fields=_WRITTEN)
-        audit.append(
-            run=approval.run_id,
-            actor=actor,
-            act="extended",
-            subject=f"request {approval.id}",
-            detail={"digest": approval.approval_digest, "until": str(moment), "reason": text},
-            at=at,
+        audit.append_about(
+            approval, actor=actor, act="extended", at=at, until=str(moment), reason=text
         )
     return ApprovalView(stored=approval, reader=loaded.principal)
 

@@ -94,7 +94,7 @@ def build(
                 run=run,
                 actor=None,
                 act=act,
-                subject=f"request {approval.id}",
+                subject=audit.subject_of(approval.id),
                 detail=detail,
                 at=approval.created_at,
             )

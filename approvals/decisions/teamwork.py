@@ -129,14 +129,8 @@ def add_comment(*, approval_id: UUID, text: object, actor: Actor) -> Comment:
         at = clock.now()
         comment = Comment(approval=approval, person=actor.person, text=comment_text, at=at)
         rows.add(comment)
-        audit.append(
-            run=approval.run_id,
-            actor=actor,
-            act="commented",
-            subject=f"request {approval.id}",
-            detail={"digest": approval.approval_digest, "comment": sha256_of(comment_text)},
-            at=at,
-        )
+        digest = sha256_of(comment_text)
+        audit.append_about(approval, actor=actor, act="commented", at=at, comment=digest)
         notify(approval.run_id, hint=False)
     return comment
 
@@ -173,14 +167,8 @@ def hand_over(*, approval_id: UUID, to: object, note: object, actor: Actor) -> H
             approval=approval, person=person, by=actor.person, note=note_text, at=clock.now()
         )
         rows.add(handover)
-        audit.append(
-            run=approval.run_id,
-            actor=actor,
-            act="handed over",
-            subject=f"request {approval.id}",
-            detail={"digest": approval.approval_digest, "to": person, "note": sha256_of(note_text)},
-            at=handover.at,
-        )
+        detail = {"to": person, "note": sha256_of(note_text)}
+        audit.append_about(approval, actor=actor, act="handed over", at=handover.at, **detail)
     return handover
 
 
@@ -228,7 +216,7 @@ def inquire(*, approval_id: UUID, question: object, actor: Actor) -> approval_vi
         if not approval.is_of_call:
             raise InvalidInput("question", "is only for a call that waits for an approval")
         text = validate_text("question", question, MAX_INQUIRY, required="is required")
-        if audit.number(approval.run_id, f"request {approval.id}", act=ASKED) >= MAX_INQUIRIES:
+        if audit.number(approval.run_id, audit.subject_of(approval.id), act=ASKED) >= MAX_INQUIRIES:
             raise TooManyInquiries
         sent = interventions.ask_inquiry(
             run=approval.run_id, gate=approval.gate, by=actor.person, text=text
@@ -237,7 +225,7 @@ def inquire(*, approval_id: UUID, question: object, actor: Actor) -> approval_vi
             run=approval.run_id,
             actor=actor,
             act=ASKED,
-            subject=f"request {approval.id}",
+            subject=audit.subject_of(approval.id),
             detail={"question": str(sent), "text": digest_of(text)},
         )
     return approval_views.ApprovalView(stored=approval, reader=loaded.principal)

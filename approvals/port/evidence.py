@@ -141,7 +141,7 @@ class _Reader:
         self, decided: Sequence[GateDecided], contents: Mapping[str, str]
     ) -> VerifiedEvidence:
         for row in self._rows["approvals_approval"]:
-            self.subject = f"request {row['id']}"
+            self.subject = audit.subject_of(row["id"])
             approval = approval_rows.from_json(row)
             if approval.run_id != self._run or approval.gate in self._approvals:
                 raise NotConfirmed("it belongs to another run, or its gate has two requests")
@@ -186,7 +186,7 @@ class _Reader:
         for person in (statement.by, statement.absent):
             if person in (approval.requester, *approval.origin):
                 raise NotConfirmed(f"{person}, who decided, is in the run's origin")
-        if statement.undone != self._acts(f"request {approval.id}", only=UNDONE):
+        if statement.undone != self._acts(audit.subject_of(approval.id), only=UNDONE):
             raise NotConfirmed("the decision was undone")
         values = [
             [

@@ -95,18 +95,8 @@ def _record(approval_id: UUID, run: UUID) -> bool:
         for number, step in enumerate(
             demands.escalate[approval.escalated : begun], approval.escalated + 1
         ):
-            audit.append(
-                run=run,
-                actor=None,
-                act=ESCALATED,
-                subject=f"request {approval.id}",
-                detail={
-                    "digest": approval.approval_digest,
-                    "step": str(number),
-                    "to": ", ".join((*step.people, *step.groups)),
-                },
-                at=at,
-            )
+            to = ", ".join((*step.people, *step.groups))
+            audit.append_about(approval, actor=None, act=ESCALATED, at=at, step=str(number), to=to)
         follows = policy.next_step(demands, approval.opened_until, at, approval.expires_at)
         assert follows is not None  # it has a deadline
         Approval.objects.filter(pk=approval.pk).update(
@@ -220,17 +210,11 @@ def _mark(approval: Approval, outlook: Outlook, at: datetime) -> bool:
         ).update(undecidable_at=None if outlook.suffice else at)
         if not changed:
             return False
-        subject = f"request {approval.pk}"
+        subject = audit.subject_of(approval.id)
         acts = AuditEntry.objects.filter(run=approval.run_id, act=UNDECIDABLE, subject=subject)
         if not outlook.suffice and not acts.exists():
-            audit.append(
-                run=approval.run_id,
-                actor=None,
-                act=UNDECIDABLE,
-                subject=subject,
-                detail={"digest": approval.approval_digest, "left": ", ".join(outlook.people)},
-                at=at,
-            )
+            people = ", ".join(outlook.people)
+            audit.append_about(approval, actor=None, act=UNDECIDABLE, at=at, left=people)
         notify(approval.run_id, inbox=True, hint=False)
     if not outlook.suffice:
         log.error("Request %s: too few people are left who may decide it in time", approval.pk)

@@ -116,6 +116,30 @@ def append(
         cursor.execute(_APPEND, [*_written(entry).values(), head.mac, head.key_id])
 
 
+def subject_of(request: UUID) -> str:
+    """Return the subject of rows about a request."""
+    return f"request {request}"
+
+
+def append_about(
+    approval: Approval,
+    *,
+    actor: Actor | None,
+    act: str,
+    at: datetime | None = None,
+    **detail: str | None,
+) -> None:
+    """Add a row about a request, with its digest, as `append` does."""
+    append(
+        run=approval.run_id,
+        actor=actor,
+        act=act,
+        subject=subject_of(approval.id),
+        detail={"digest": approval.approval_digest, **detail},
+        at=at,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Last:
     """The end of a run's chain: sequence number and MAC of its newest row, 0 and "" for an empty chain."""
@@ -203,7 +227,7 @@ def undone(approval: Approval) -> int:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM approvals_auditentry WHERE run_id = %s AND act = %s AND subject = %s",
-            [approval.run_id, UNDONE, f"request {approval.id}"],
+            [approval.run_id, UNDONE, subject_of(approval.id)],
         )
         (count,) = cursor.fetchone()
     return int(count)
@@ -246,7 +270,7 @@ def verify(run: UUID) -> int:
         raise BrokenChain(run, counted + 1, "was not counted")
     for approval_id, status in approval_ids:
         act = "requested" if status == Approval.Status.PENDING else status
-        if (f"request {approval_id}", act) not in acts:
+        if (subject_of(approval_id), act) not in acts:
             raise BrokenChain(run, count + 1, f"is missing: request {approval_id} is {status}")
     return count
 

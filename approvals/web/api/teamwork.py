@@ -235,7 +235,7 @@ def _inquiries(approval: approval_views.ApprovalView) -> list[QuestionOut]:
     try:
         transcript = read_transcript(approval.run)
     except ObjectStoreDown:
-        if audit.number(approval.run, f"request {approval.id}", act=teamwork.ASKED):
+        if audit.number(approval.run, audit.subject_of(approval.id), act=teamwork.ASKED):
             raise  # the archive has the inquiries
         return []
     sent = unreceived(approval.run)
