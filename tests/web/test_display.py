@@ -1,11 +1,17 @@
 """Hostile and hidden characters are marked on pages, whose scripts make no code or markup of text."""
 
 import re
+from typing import get_args
 
 import pytest
 
+from approvals.reads.filters import VERDICTS
 from approvals.reads.similar import compared
+from approvals.web.pages.overview import VERDICT_SERIES
 from config.env.environment import ROOT
+from runtime.core.run.continuation import RunStatus
+from runtime.reads.filters import TABS
+from runtime.reads.labels import MESSAGES, MessageKind
 from runtime.web.display import escape_visible, excerpt_visible, parts, plain_visible, unwrapped
 
 HIDDEN = (
@@ -101,3 +107,9 @@ def test_no_script_makes_code_or_markup_of_text() -> None:
     refused = re.compile(r"\beval\(|new Function|insertAdjacentHTML|innerHTML\s*=|document\.write")
     for script in (ROOT / "static" / "js").glob("*.js"):
         assert refused.search(script.read_text()) is None, script.name
+
+
+def test_charts_tabs_and_messages_leave_out_no_verdict_status_or_kind() -> None:
+    assert {series.key for series in VERDICT_SERIES} == set(VERDICTS)
+    assert {status for tab in TABS.values() for status in tab} == set(RunStatus)
+    assert set(MESSAGES) == set(get_args(MessageKind))
