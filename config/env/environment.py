@@ -107,7 +107,7 @@ def load(variables: Mapping[str, str]) -> EnvironmentVariables:
 def read(variables: Mapping[str, str]) -> EnvironmentVariables:
     """Read all variables. Raise InvalidSetting for the first invalid value."""
     public_url = values.web_address(variables, "PUBLIC_URL") or "http://127.0.0.1:8000"
-    log_level = variables.get("LOG_LEVEL", "INFO").upper()
+    log_level = (variables.get("LOG_LEVEL") or "INFO").upper()
     if log_level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         raise InvalidSetting(
             "LOG_LEVEL", f"must be debug, info, warning or error, not {log_level!r}"

@@ -76,6 +76,7 @@ def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
         ("SIGNOFF_NOTICES", "mail=all, mail=title", "notices", {"mail": "title"}),
         ("SIGNOFF_OBJECT_STORE", "/", "object_store", ""),
         ("LOG_LEVEL", "debug", "log_level", "DEBUG"),
+        ("LOG_LEVEL", "", "log_level", "INFO"),
     ],
 )
 def test_a_list_may_have_what_says_nothing(name: str, value: str, field: str, read: Any) -> None:

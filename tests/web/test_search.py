@@ -86,3 +86,10 @@ def test_each_search_shows_the_filters_that_it_knows(admin: Client, page: str) -
     known = re.findall(r"[a-z]+:", refusal.partition("(known are ")[2].partition(")")[0])
     hints = text(admin, page).partition('id="q-help"')[2].partition("</p>")[0]
     assert re.findall("<code>(.*?)</code>", hints) == known != []
+
+
+@pytest.mark.parametrize("page", ["/agents/", "/tools/"])
+def test_a_search_without_filters_names_none(admin: Client, page: str) -> None:
+    hints = text(admin, page).partition('id="q-help"')[2].partition("</p>")[0]
+    assert hints.startswith(">Searches names")
+    assert "Filters" not in hints
