@@ -29,7 +29,7 @@ from agents.sdk.spec import FINAL_ANSWER, AgentSpec
 from runtime.core.run.continuation import Call, GivenReply
 from runtime.core.run.events import Proposal
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import is_equal, require_json
+from runtime.core.values.json_values import copied, is_equal, require_json
 from runtime.core.values.limits import MAX_ANSWER
 from runtime.keyring import sealing
 from runtime.ports.effects import ModelAnswer
@@ -162,7 +162,7 @@ def to_stored(
 
 def restore_reply(message: dict[str, Any], calls: Mapping[str, Call]) -> ModelResponse:
     """Restore the reply of a frame's message; `calls` has those of the frame. Raise ValidationError."""
-    reply = {"timestamp": NO_TIME, **_fill(message, calls)}
+    reply = {"timestamp": NO_TIME, **copied(_fill(message, calls))}  # a script may change it
     return _REPLIES.validate_python([reply])[0]
 
 

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 from pydantic_ai.messages import (
+    BinaryContent,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -31,6 +32,7 @@ from pydantic_ai.models.function import AgentInfo
 
 from agents.sdk.spec import FINAL_ANSWER
 from runtime.core.values.enums import GateKind, Verdict
+from runtime.core.values.json_values import copied
 from runtime.core.values.verdicts import CHANGES, DENIED, RECEIVED, words_at
 
 Outcome = Literal["success", "failed", "denied"]
@@ -282,7 +284,10 @@ def _question(messages: list[ModelMessage]) -> str:
 def _result(message_part: Any) -> Result | None:
     """Return the result in a part of a message, or None. The result of a held answer may come as a text."""
     if isinstance(message_part, ToolReturnPart):
-        return _read(message_part.tool_name, message_part.outcome, message_part.content)
+        content = message_part.content
+        if not isinstance(content, list) or BinaryContent not in map(type, content):
+            content = copied(content)  # the process keeps the other one for the next turn
+        return _read(message_part.tool_name, message_part.outcome, content)
     text = str(message_part.content) if isinstance(message_part, UserPromptPart) else ""
     if not text.startswith(ABOUT_ANSWER):
         return None

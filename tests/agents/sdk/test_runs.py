@@ -229,8 +229,8 @@ def test_what_the_code_of_an_author_changes_is_not_changed_in_the_run() -> None:
         return None
 
     agent = spec_of("growing", tools=[grow], holds=Holds(when=look_at))
-    flow = drive(agent, X, model=[call("grow"), grow_again, show])
-    assert json.loads(flow.output) == [X, [0], [0, 1]]
+    flow = drive(agent, X, model=[call("grow"), grow_again, grow_again, show])
+    assert json.loads(flow.output) == [X, [0], [0, 1], [0, 1, 2]]
 
 
 def test_a_result_of_another_type_is_a_failure_after_the_call() -> None:
