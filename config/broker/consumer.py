@@ -44,7 +44,8 @@ class HintReader(threading.Thread):
         self._queues = sorted(queues)  # resumed runs first
         self._concurrency = concurrency
         self._most_new = max(1, concurrency - concurrency // RESERVED)
-        self._advance_run, self._is_draining = advance_run, is_draining
+        self._advance_run = advance_run
+        self._is_draining = is_draining
         self._active = 0
         self._ended = threading.Condition()  # a run
 
