@@ -310,4 +310,5 @@ def test_each_claim_loads_what_the_entries_lead_to(
             processes.act(run, act)
         row = processes.advance(run, worker, forgets=forgets)
     assert processes.wrong == []
+    assert "Error" not in (row.reason or "")
     assert row.status != "quarantined", row.reason
