@@ -165,6 +165,7 @@ def _exit(**_: Any) -> None:
     from runtime import tasks
 
     if _hints is not None:
+        tasks.drain()  # Celery ends without a stop signal after an error of its own
         _hints.join()
     hung = tasks.is_hung()
     if not tasks.stop():

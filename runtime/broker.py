@@ -32,9 +32,7 @@ from redis.retry import Retry
 log = logging.getLogger(__name__)
 
 NEW, RESUMED, JOBS = QUEUES = "runs", "resumed", "jobs"  # the last one has Celery's messages
-JOB_KINDS = frozenset(
-    {"trial", "replay", "preview"}
-)  # in place of a queue: the id is that of such a job
+JOB_KINDS = frozenset({"trial", "replay", "preview"})  # in place of a queue: a job of this kind
 STICKY = "sticky"  # in place of a queue: that of the process that keeps the run, else RESUMED
 _KEEP = "keep"  # in place of a queue: no hint, but a note that this process keeps the run
 QUEUE_SIZE = 1000

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from config import processes, worker
+from config import celery, processes, worker
 from config.broker import consumer
 from config.broker.consumer import HintReader
 from config.env.environment import MAX_WORKERS
-from runtime import broker
+from runtime import broker, tasks
 from runtime.store import pool
 from tests.support import commands
 from tests.support.people import until
@@ -104,6 +104,20 @@ def test_resumed_runs_come_first_and_reserve_an_eighth(
         *[[broker.RESUMED]] * (number - for_new),
     ]
     assert reader.readable_queues() == [broker.RESUMED, broker.NEW]
+
+
+def test_a_worker_that_ends_without_a_stop_signal_reads_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drains = threading.Event()
+    monkeypatch.setattr(broker, "take_hint", lambda *_: None)
+    for name, act in {"drain": drains.set, "is_hung": bool, "stop": lambda: True}.items():
+        monkeypatch.setattr(tasks, name, act)
+    reader = HintReader([broker.NEW], 1, lambda _: None, drains.is_set)
+    monkeypatch.setattr(celery, "_hints", reader)
+    reader.start()
+    celery._exit()
+    assert not reader.is_alive()
 
 
 def test_a_reader_outlives_the_broker_and_a_run_that_fails(
