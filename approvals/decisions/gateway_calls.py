@@ -22,8 +22,9 @@ from runtime.errors import NoSuchRun
 from runtime.models import Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.store import runs
+from runtime.store import failpoints, runs
 
+ASK, COLLECT = "gateway", "gateway_collect"  # failpoints
 COLLECTED = "collected"  # the audited act of giving the result to the client
 
 
@@ -60,6 +61,8 @@ def ask(*, gateway: str, tool: str, arguments: Any, actor: Actor) -> UUID:
             business_key=business_key(digest, number),
             actor=actor,
         )
+        failpoints.hit("written", ASK, 0)
+    failpoints.hit("committed", ASK, 0)
     return started.run
 
 
@@ -88,6 +91,8 @@ def collect(*, gateway: str, run: UUID, actor: Actor) -> None:
             raise NoSuchRun
         if not _is_over(row):
             wiring.approvals().record_audit(run=run, actor=actor, act=COLLECTED, detail={})
+        failpoints.hit("written", COLLECT, 0)
+    failpoints.hit("committed", COLLECT, 0)
 
 
 def business_key(digest: str, number: int) -> str:

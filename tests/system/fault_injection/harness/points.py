@@ -5,7 +5,7 @@ A kind of commit or of effect that is in neither list, or a point that no run pa
 
 from itertools import product
 
-from approvals.decisions import approval_uses, external_requests
+from approvals.decisions import approval_uses, external_requests, gateway_calls
 from runtime.core.run.events import EVENT_TYPES
 from runtime.core.values.enums import EffectClass
 from runtime.triggers import events, times, webhooks
@@ -21,6 +21,14 @@ SCHEDULES = {f"{moment}:{times.FAILPOINT}:0" for moment in COMMIT}
 TRIGGERS = {f"{moment}:{events.FAILPOINT}:0" for moment in COMMIT}
 # Of a web process that receives a delivery: see test_triggers.py.
 DELIVERIES = {f"{moment}:{webhooks.FAILPOINT}:0" for moment in ("written", "committed")}
+# Of a web process that starts the run of a call through an MCP gateway, or notes its result as given: see
+# test_gateway_calls.py.
+GATEWAYS = {
+    f"{moment}:{kind}:0"
+    for moment, kind in product(
+        ("written", "committed"), (gateway_calls.ASK, gateway_calls.COLLECT)
+    )
+}
 # Of a sweeper that reads the source of a trigger: see test_sources.py.
 SOURCES = {
     f"{moment}:{source.failpoint}:0"
@@ -44,6 +52,11 @@ INSTANCES = {
 def of_instances(kind: str) -> list[str]:
     """The points of one act of an agent outside."""
     return sorted(point for point in INSTANCES if kind in point)
+
+
+def of_gateways(kind: str) -> list[str]:
+    """The points of one act of a web process with a gateway."""
+    return sorted(point for point in GATEWAYS if f":{kind}:" in point)
 
 
 _SAME_ENTRY = (
