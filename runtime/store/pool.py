@@ -88,14 +88,15 @@ def row(
 ) -> TupleRow | None:
     """Execute a frequent statement and return its first row.
 
-    A pooled connection keeps a cursor for each such statement. The cursor holds its last row, so rows must be small.
+    A pooled connection keeps a cursor for each such statement, and prepares the statement at once unless `prepare` is
+    False. The cursor holds its last row, so rows must be small.
     """
-    cursor = connection.cursors.get(statement) if isinstance(connection, _Pooled) else None
+    if not isinstance(connection, _Pooled):
+        return connection.execute(statement, parameters, prepare=prepare).fetchone()
+    cursor = connection.cursors.get(statement)
     if cursor is None:
-        cursor = connection.cursor()
-        if isinstance(connection, _Pooled):
-            connection.cursors[statement] = cursor
-    return cursor.execute(statement, parameters, prepare=prepare).fetchone()
+        cursor = connection.cursors[statement] = connection.cursor()
+    return cursor.execute(statement, parameters, prepare=prepare is not False).fetchone()
 
 
 def in_transaction() -> AbstractContextManager[Connection]:
