@@ -116,7 +116,12 @@ def test_a_worker_that_ends_without_a_stop_signal_reads_no_more(
     reader = HintReader([broker.NEW], 1, lambda _: None, drains.is_set)
     monkeypatch.setattr(celery, "_hints", reader)
     reader.start()
-    celery._exit()
+    end = threading.Thread(target=celery._exit, daemon=True)
+    end.start()
+    try:
+        until(lambda: not end.is_alive() or None, "the worker to end", 10.0)
+    finally:
+        drains.set()
     assert not reader.is_alive()
 
 
