@@ -35,7 +35,7 @@ PAGE: Final = "page"
 _LOAD: Final = f"""
         clock_timestamp(),
         EXISTS (SELECT FROM runtime_gate g JOIN runtime_run ON runtime_run.id = g.run_id
-            WHERE g.id = r.gate AND g.state = 'open' AND runtime_run.ended_at IS NULL),
+            WHERE g.id = r.gate AND g.state = 'open' AND num_nulls(runtime_run.ended_at) = 1),
         (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),
         coalesce(last.seq, 0), coalesce(last.hash, ''), {principals.CREDENTIALS},

@@ -32,7 +32,7 @@ from runtime.core.values.enums import Decision, GateKind, Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
-from runtime.ports.approvals import NotConfirmed, StatementPart
+from runtime.ports.approvals import NotConfirmed
 from runtime.store import pool
 from tests.support import seeds
 from tests.support.calls import around
@@ -45,22 +45,26 @@ pytestmark = pytest.mark.django_db
 HALF_A_PAIR = "\ud83d"
 
 
-def test_a_decision_finds_its_request_by_id(bea: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the index of pending requests, Postgres would scan all entries since the last VACUUM."""
-    statements: list[StatementPart] = []
-    monkeypatch.setattr(
-        commit, "settle", lambda **arguments: statements.extend(arguments["extra_statements"])
-    )
-    seeds.decide(seeds.pending(), bea)
-    explain = f"EXPLAIN WITH run AS (SELECT) {statements[0].sql}"
-    pool.djangos().execute("SET LOCAL enable_seqscan = off")  # the table has one row
-    plan = (
-        pool.djangos()
-        .execute(explain, {**statements[0].parameters, "effective_at": None})
-        .fetchall()
-    )
-    assert "Index Cond: (id = " in str(plan)
-    assert "approval_pending" not in str(plan)
+def test_a_decision_finds_its_request_and_run_by_id(
+    bea: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the index of pending requests or of idle runs, Postgres would scan all entries since the last VACUUM."""
+    plans: list[str] = []
+
+    def explain(connection: Any, statement: str, parameters: Any, **_: Any) -> None:
+        with connection.transaction(force_rollback=True):
+            connection.execute("SET LOCAL enable_seqscan = off")  # the tables have one row
+            plans.append(str(connection.execute(f"EXPLAIN {statement}", parameters).fetchall()))
+
+    approval = seeds.pending()
+    around(monkeypatch, pool, "row", before=explain)
+    seeds.decide(approval, bea)
+    _, written = plans
+    for plan in plans:
+        assert "approval_pending" not in plan
+        assert "run_idle" not in plan
+    assert "Index Scan using approvals_approval_pkey" in written
+    assert "Index Scan using runtime_run_pkey" in written
 
 
 def test_approving_settles_the_gate_wakes_the_run_and_is_audited(
