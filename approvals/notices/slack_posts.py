@@ -2,7 +2,8 @@
 
 The message of the outbox that posted it keeps the channel and the time stamp of the post as its answer. A trigger adds
 an update when the request changes; it has the same subject, so it waits for the post, and shows the state at the time
-it is sent. A sender that dies between Slack's answer and its record posts a second message.
+it is sent. A sender that dies between Slack's answer and its record posts a second message, with the same id in its
+metadata.
 
 Writes the message about a request in Slack's Block Kit.
 
@@ -203,7 +204,7 @@ class SlackTransport:
         if (user := slack_links.user_of(person)) is None:
             return AttemptResult(is_taken=False, text="no Slack user is connected")
         card = build_text(f"{notice.title}\n{notice.text}")
-        return _result(slack.call("chat.postMessage", {"channel": user, **card}))
+        return _result(_send(user, card, message_id))
 
 
 def post_request(person: str, approval_id: UUID, notice: object) -> None:
@@ -244,7 +245,7 @@ def _post(message: OutboxMessage) -> AttemptResult | None:
     is_over = approval.expires_at is not None and approval.expires_at <= clock.now()
     if not approval.is_pending or approval.denial is not None or is_over:
         return None
-    reply = slack.call("chat.postMessage", {"channel": user, **card})
+    reply = _send(user, card, message.id)
     return _result(reply, f"{reply.values.get('channel')} {reply.values.get('ts')}")
 
 
@@ -261,6 +262,11 @@ def _update(message: OutboxMessage) -> AttemptResult | None:
     card = _build_card(message, approval) or build_card(None, None)
     reply = slack.call("chat.update", {"channel": channel, "ts": ts, **card})
     return None if reply.problem in _GONE else _result(reply)
+
+
+def _send(user: str, card: Card, message_id: UUID) -> slack.SlackAnswer:
+    metadata = {"event_type": "signoff_message", "event_payload": {"id": str(message_id)}}
+    return slack.call("chat.postMessage", {"channel": user, "metadata": metadata, **card})
 
 
 def _result(reply: slack.SlackAnswer, text: str = "ok") -> AttemptResult:

@@ -74,6 +74,17 @@ def test_updates_may_be_repeated(slack: Slack, request_of: Approval) -> None:
     assert slack.post == before
 
 
+def test_a_post_whose_record_was_lost_is_repeated_with_its_id(
+    slack: Slack, request_of: Approval
+) -> None:
+    send_due()
+    OutboxMessage.objects.filter(kind="slack.post").update(ended_at=None, ending=None)
+    pass_time()
+    send_due()
+    ids = [post["metadata"]["event_payload"]["id"] for post in slack.posts.values()]
+    assert ids == [str(message().id)] * 2
+
+
 def test_a_window_that_does_not_open_is_said(
     slack: Slack, asked_bea: Approval, monkeypatch: pytest.MonkeyPatch
 ) -> None:
