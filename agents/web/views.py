@@ -15,7 +15,6 @@ from django.forms import BoundField
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_safe
 
 from agents.catalogue import queries
 from agents.catalogue.queries import AgentView
@@ -34,7 +33,7 @@ from runtime.reads.run_rows import runs_page
 from runtime.web.display import plain_visible
 from runtime.web.forms import PageForm, TypedField
 from runtime.web.pages import query_params
-from runtime.web.requests import actor_of, visible_to
+from runtime.web.requests import Audience, actor_of
 from runtime.web.schema_form import as_typed, choices_of, help_of, kind_of
 
 WHOLE = "input"  # the only field of a schema that is not an object's
@@ -191,11 +190,10 @@ VERSIONS = 10  # versions on the page of an agent
 
 
 # People who may not read agents get 404.
-_readers = visible_to(lambda actor: wiring.access().require_agents(actor))
+readers = Audience(lambda actor: wiring.access().require_agents(actor))
 
 
-@require_safe
-@_readers
+@readers.page
 def agents(request: HttpRequest) -> HttpResponse:
     """Show every agent that a worker published, or those that match a search. Sub-agents stand below the others."""
     published, called = queries.published(), wiring.catalogue().called()
@@ -222,8 +220,7 @@ def agents(request: HttpRequest) -> HttpResponse:
     )
 
 
-@require_safe
-@_readers
+@readers.page
 def tools(request: HttpRequest) -> HttpResponse:
     """Show the tools of all published agents: their purpose, their agents, and how often they fail."""
     return _list(
@@ -239,8 +236,7 @@ def tools(request: HttpRequest) -> HttpResponse:
     )
 
 
-@require_safe
-@_readers
+@readers.page
 def agent(request: HttpRequest, name: str) -> HttpResponse:
     """Show one agent: its input, tools and sub-agents, and its last runs that this person may read.
 
@@ -264,8 +260,7 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "agents/detail.html", context)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@_readers
+@readers.form
 def start(request: HttpRequest, name: str) -> HttpResponse:
     """Show the form that starts a run of an agent, or start the run that it describes."""
     agent = _agent(name)

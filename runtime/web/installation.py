@@ -12,19 +12,18 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.contrib.auth.decorators import login_required
 from django.db import DatabaseError, connection
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
 
 from runtime.reads import workers
 from runtime.upkeep import startup
+from runtime.web.requests import users
 
 DOCS = Path(__file__).parents[2] / "docs"
 START = "README"
@@ -32,14 +31,12 @@ START = "README"
 _BEAT = timedelta(seconds=10)
 
 
-@never_cache
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
     """Answer 200 without any check."""
     return JsonResponse({"status": "ok"})
 
 
-@never_cache
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
     """Answer 200 if every check holds, else 503. The body lists the checks, and warnings about safety."""
@@ -126,8 +123,7 @@ def offline(request: HttpRequest) -> HttpResponse:
     return render(request, "offline.html")
 
 
-@require_safe
-@login_required
+@users.page
 def manual(request: HttpRequest, page: str = START) -> HttpResponse:
     """Show one page of the documentation."""
     if page not in _pages():

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.functional import SimpleLazyObject
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from ninja import Schema
 from ninja.params import functions
 from ninja.parser import Parser
@@ -56,25 +57,43 @@ def actor_of(request: HttpRequest) -> Actor:
     )
 
 
-def visible_to(require: Callable[[Actor], None]) -> Callable[[Page], Page]:
-    """Make a decorator for pages: ask for a login, and answer 404 if `require` raises Forbidden."""
+class Audience:
+    """The people who may see a page. A stranger is asked to log in, and gets 404 if `require` raises Forbidden.
 
-    def decorate(page: Page) -> Page:
+    Its methods decorate views: a `page` is read, an `action` is a form that is sent, and a `form` is both.
+    """
+
+    def __init__(self, require: Callable[[Actor], None] | None = None) -> None:
+        self._require = require
+
+    def page(self, view: Page) -> Page:
+        """Answer GET and HEAD."""
+        return require_safe(self._guard(view))
+
+    def action(self, view: Page) -> Page:
+        """Answer POST."""
+        return require_POST(self._guard(view))
+
+    def form(self, view: Page) -> Page:
+        """Answer GET, HEAD and POST."""
+        return require_http_methods(["GET", "HEAD", "POST"])(self._guard(view))
+
+    def _guard(self, view: Page) -> Page:
         @login_required
-        @wraps(page)
+        @wraps(view)
         def guarded(request: HttpRequest, /, *args: Any, **kwargs: Any) -> HttpResponse:
             try:
-                require(actor_of(request))
+                if self._require is not None:
+                    self._require(actor_of(request))
             except Forbidden as exc:
                 raise Http404 from exc
-            return page(request, *args, **kwargs)
+            return view(request, *args, **kwargs)
 
         return guarded
 
-    return decorate
 
-
-admins_only = visible_to(lambda actor: wiring.access().require(actor, "admin"))
+users = Audience()
+admins = Audience(lambda actor: wiring.access().require(actor, "admin"))
 
 
 def layout_of(request: HttpRequest) -> str:

@@ -5,14 +5,11 @@ from dataclasses import asdict
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout, update_session_auth_hash
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.html import format_html
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
 
 from approvals.people import (
     absences,
@@ -34,7 +31,7 @@ from approvals.web.pages.session import NewPasswordForm
 from runtime.errors import InvalidInput
 from runtime.web.display import plain_visible
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import actor_of
+from runtime.web.requests import actor_of, users
 
 
 class OwnProfileForm(ProfileForm):
@@ -83,15 +80,13 @@ class TimeForm(PageForm):
     clock = TypedField("Clock", choices=[(hours, f"{hours} hours") for hours in preferences.CLOCKS])
 
 
-@require_safe
-@login_required
+@users.page
 def account(request: HttpRequest) -> HttpResponse:
     """Show the account page."""
     return _page(request)
 
 
-@require_POST
-@login_required
+@users.action
 def change_password(request: HttpRequest) -> HttpResponse:
     """Change the password and end all other sessions. The current password is throttled like a login."""
     me, form = request.user.get_username(), ChangePasswordForm(request.POST, ids="my-")
@@ -112,9 +107,7 @@ def change_password(request: HttpRequest) -> HttpResponse:
     return redirect("account")
 
 
-@require_POST
-@never_cache
-@login_required
+@users.action
 def add_own_token(request: HttpRequest) -> HttpResponse:
     """Create a token. This answer is the only page that ever shows it."""
     owner = User.objects.get(username=request.user.get_username())
@@ -132,8 +125,7 @@ def add_own_token(request: HttpRequest) -> HttpResponse:
     return render(request, "accounts/token.html", context)
 
 
-@require_POST
-@login_required
+@users.action
 def revoke_own_token(request: HttpRequest, token: str) -> HttpResponse:
     """Revoke a token of this person."""
     me = request.user.get_username()
@@ -142,8 +134,7 @@ def revoke_own_token(request: HttpRequest, token: str) -> HttpResponse:
     return redirect("account")
 
 
-@require_POST
-@login_required
+@users.action
 def save_own_profile(request: HttpRequest) -> HttpResponse:
     """Save the name and the mail address of this person."""
     me, form = request.user.get_username(), OwnProfileForm(request.POST, ids="own-")
@@ -155,8 +146,7 @@ def save_own_profile(request: HttpRequest) -> HttpResponse:
     return redirect("account")
 
 
-@require_POST
-@login_required
+@users.action
 def choose_time(request: HttpRequest) -> HttpResponse:
     """Save the time zone and the clock in which this person reads times."""
     form = TimeForm(request.POST, ids="time-")
@@ -169,8 +159,7 @@ def choose_time(request: HttpRequest) -> HttpResponse:
     return redirect("account")
 
 
-@require_POST
-@login_required
+@users.action
 def log_out_everywhere(request: HttpRequest) -> HttpResponse:
     """End all sessions of this person, this one too."""
     accounts.end_sessions(User.objects.get(username=request.user.get_username()))
@@ -178,8 +167,7 @@ def log_out_everywhere(request: HttpRequest) -> HttpResponse:
     return redirect("login")
 
 
-@require_POST
-@login_required
+@users.action
 def set_absence(request: HttpRequest) -> HttpResponse:
     """Name a deputy for some days."""
     form = AbsenceForm(request.POST, ids="away-")
@@ -203,8 +191,7 @@ def set_absence(request: HttpRequest) -> HttpResponse:
     return redirect("account")
 
 
-@require_POST
-@login_required
+@users.action
 def end_absence(request: HttpRequest, person: str) -> HttpResponse:
     """End an absence at once: the reader's own, one in which they are the deputy, or any as an admin."""
     me = request.user.get_username()

@@ -7,8 +7,6 @@ from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from approvals.decisions import external_requests
 from approvals.people import instances as registry
@@ -17,9 +15,9 @@ from approvals.reads import external_instances
 from approvals.rights.principals import Scope
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import actor_of, visible_to
+from runtime.web.requests import Audience, actor_of
 
-_provisioners_only = visible_to(registry.require_provisioner)
+provisioners = Audience(registry.require_provisioner)
 
 
 # The choices of a token's end, and the days until then.
@@ -72,16 +70,13 @@ class InstanceForm(PageForm):
         super().mark_field({"instance_name": "name"}.get(path, path), detail)
 
 
-@require_safe
-@_provisioners_only
+@provisioners.page
 def instances(request: HttpRequest) -> HttpResponse:
     """List the instances, or those that match `q`, and the tokens that manage them."""
     return _page(request)
 
 
-@require_POST
-@never_cache
-@_provisioners_only
+@provisioners.action
 def add_instance(request: HttpRequest) -> HttpResponse:
     """Create an instance. This answer is the only page that ever shows its credential."""
     form = InstanceForm(request.POST, ids="new-")
@@ -99,8 +94,7 @@ def add_instance(request: HttpRequest) -> HttpResponse:
     return render(request, "accounts/credential.html", context)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@_provisioners_only
+@provisioners.form
 def end_instance(request: HttpRequest, instance: UUID) -> HttpResponse:
     """Say what ending an instance cancels, and end it by the second step."""
     row = external_instances.read(instance)
@@ -115,9 +109,7 @@ def end_instance(request: HttpRequest, instance: UUID) -> HttpResponse:
     return render(request, "accounts/end_instance.html", context)
 
 
-@require_POST
-@never_cache
-@_provisioners_only
+@provisioners.action
 def add_provisioner_token(request: HttpRequest) -> HttpResponse:
     """Create a token of the reader that manages instances alone. Only this answer ever shows it."""
     form = ProvisionerTokenForm(request.POST, ids="token-")
@@ -137,8 +129,7 @@ def add_provisioner_token(request: HttpRequest) -> HttpResponse:
     return render(request, "accounts/token.html", context)
 
 
-@require_POST
-@_provisioners_only
+@provisioners.action
 def revoke_provisioner_token(request: HttpRequest, token: str) -> HttpResponse:
     """Revoke a token of any provisioner."""
     if token not in {row.public_id for row in external_instances.provisioner_tokens()}:

@@ -10,10 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from approvals.errors import AllowanceRefused, UnknownAllowance
 from approvals.governance import allowance_changes, allowance_list
@@ -24,7 +22,7 @@ from approvals.rules.allowance_terms import MAX_COUNT, MAX_DAYS, ORDERED, LimitR
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports.access import Actor
-from runtime.web.requests import actor_of, form_text, visible_to
+from runtime.web.requests import Audience, actor_of, form_text, users
 
 _LABELS = {
     LimitRule.EQUALS: "exactly this value",
@@ -43,8 +41,10 @@ def _require_reader(actor: Actor) -> None:
         raise Forbidden("not_eligible", "This person may not read allowances.")
 
 
-@require_safe
-@visible_to(_require_reader)
+readers = Audience(_require_reader)
+
+
+@readers.page
 def allowances(request: HttpRequest) -> HttpResponse:
     """List the newest allowances: those that wait, those in force, and past ones."""
     rows, broken = allowance_list.rows(actor_of(request))
@@ -58,15 +58,13 @@ def allowances(request: HttpRequest) -> HttpResponse:
     return render(request, "approvals/allowances.html", context)
 
 
-@require_safe
-@visible_to(_require_reader)
+@readers.page
 def allowance(request: HttpRequest, allowance_id: UUID) -> HttpResponse:
     """Show one allowance with its uses."""
     return _page(request, allowance_id)
 
 
-@require_POST
-@visible_to(_require_reader)
+@readers.action
 def confirm(request: HttpRequest, allowance_id: UUID) -> HttpResponse:
     """Put a proposed allowance in force."""
     return _changed(
@@ -77,8 +75,7 @@ def confirm(request: HttpRequest, allowance_id: UUID) -> HttpResponse:
     )
 
 
-@require_POST
-@visible_to(_require_reader)
+@readers.action
 def revoke(request: HttpRequest, allowance_id: UUID) -> HttpResponse:
     """Revoke an allowance, or withdraw its proposal."""
     reason = form_text(request.POST, "reason")
@@ -141,8 +138,7 @@ class LimitField:
         return _text(self.argument.value)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
+@users.form
 def allow(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Show the form, or propose the allowance."""
     actor = principals.actor_of(request.user)

@@ -5,10 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_http_methods, require_POST
 
 from approvals import clock
 from approvals.decisions import batch as decisions
@@ -24,7 +22,7 @@ from runtime.core.run.continuation import MAX_DENIALS
 from runtime.core.values.enums import Verdict
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import InvalidInput
-from runtime.web.requests import actor_of, form_text
+from runtime.web.requests import actor_of, form_text, users
 
 _UNCHECKED = "not checked for unusual values, because that took too long"
 _WARNS = "its preview has a warning"
@@ -209,8 +207,7 @@ def _line(
     )
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
+@users.form
 def batch(request: HttpRequest) -> HttpResponse:
     """Show the sheet of the selected requests; decide the ticked ones when it is sent."""
     if request.method != "POST":
@@ -232,8 +229,7 @@ def batch(request: HttpRequest) -> HttpResponse:
     return _result_page(request, outcomes, undone=False)
 
 
-@require_POST
-@login_required
+@users.action
 def undo_batch(request: HttpRequest) -> HttpResponse:
     """Undo the decisions of a batch, each within its own undo window."""
     try:

@@ -12,16 +12,14 @@ from django.contrib import messages
 from django.core.exceptions import RequestDataTooBig
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.http import require_POST, require_safe
 
 from approvals.errors import LastAdmin, NotConfirmable, UnknownToken
 from approvals.people import accounts, mappings
 from approvals.people import directories as registry
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import admins_only, form_text
+from runtime.web.requests import admins, form_text
 
 DAYS = ("30", "90", "365")
 TYPE = "application/scim+json"
@@ -52,16 +50,13 @@ class MappingForm(PageForm):
         self["right"].field.widget.choices = [*groups, *sign_ins]
 
 
-@require_safe
-@admins_only
+@admins.page
 def directories(request: HttpRequest) -> HttpResponse:
     """Show the directories, with what waits for a confirmation."""
     return _page(request)
 
 
-@require_POST
-@never_cache
-@admins_only
+@admins.action
 def add_token(request: HttpRequest) -> HttpResponse:
     """Create a token. Only this answer ever shows it."""
     form = DirectoryTokenForm(request.POST, ids="token-")
@@ -82,8 +77,7 @@ def add_token(request: HttpRequest) -> HttpResponse:
     return render(request, "accounts/directory_token.html", context)
 
 
-@require_POST
-@admins_only
+@admins.action
 def revoke_token(request: HttpRequest, token: str) -> HttpResponse:
     """Revoke a token of a directory."""
     try:
@@ -94,8 +88,7 @@ def revoke_token(request: HttpRequest, token: str) -> HttpResponse:
     return redirect("directories")
 
 
-@require_POST
-@admins_only
+@admins.action
 def add_mapping(request: HttpRequest) -> HttpResponse:
     """Propose a mapping."""
     form = MappingForm(request.POST, ids="mapping-")
@@ -107,8 +100,7 @@ def add_mapping(request: HttpRequest) -> HttpResponse:
     return redirect("directories")
 
 
-@require_POST
-@admins_only
+@admins.action
 def change_mapping(request: HttpRequest) -> HttpResponse:
     """Confirm a mapping, or withdraw it."""
     act = _ACTS.get(form_text(request.POST, "act"))

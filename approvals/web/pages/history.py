@@ -18,7 +18,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.http import require_GET, require_safe
+from django.views.decorators.http import require_GET
 
 from approvals.errors import TamperedWith
 from approvals.reads import approval_views, filters, history, review_times
@@ -34,6 +34,7 @@ from runtime.reads import outcomes, time_limits
 from runtime.reads.outcomes import CallEnd, OutcomeLabel
 from runtime.web import downloads
 from runtime.web.downloads import Download, row
+from runtime.web.requests import users
 
 ROWS = history.MAX_LIMIT  # of one page, which are in memory at once
 
@@ -195,8 +196,7 @@ class DayLink:
     is_chosen: bool
 
 
-@require_safe
-@login_required
+@users.page
 def show(request: HttpRequest) -> HttpResponse:
     """Show one page of the decisions that this person may read."""
     principal = principals.principal_of(principals.actor_of(request.user))
@@ -256,8 +256,7 @@ def download(request: HttpRequest, format: str) -> HttpResponse | StreamingHttpR
     return answer
 
 
-@require_safe
-@login_required
+@users.page
 def download_evidence(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Send the signed decision. A request that does not verify has none."""
     approval = approval_views.approval(approval_id, actor=principals.actor_of(request.user))

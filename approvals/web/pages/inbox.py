@@ -8,13 +8,11 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
-from django.views.decorators.http import require_POST, require_safe
 
 from approvals.people import preferences
 from approvals.reads import deciders, filters, history, marks, usual
@@ -33,7 +31,7 @@ from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.reads import run_rows
 from runtime.reads.run_rows import Page
-from runtime.web.requests import actor_of, form_text
+from runtime.web.requests import actor_of, form_text, users
 
 MAX_TYPED = 200  # characters of a refused name that come back
 MAX_KNOWN = 2 * lists.LIMIT
@@ -44,8 +42,7 @@ OWN = (
 )
 
 
-@require_safe
-@login_required
+@users.page
 def inbox(request: HttpRequest) -> HttpResponse:
     """Show the inbox; for a page that is already open, only its list and the outcomes of `known` rows.
 
@@ -110,8 +107,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
     return answer
 
 
-@require_POST
-@login_required
+@users.action
 def save_view(request: HttpRequest) -> HttpResponse:
     """Save the list that is shown, of requests or of runs, under a name of this person's."""
     name = form_text(request.POST, "name")
@@ -131,8 +127,7 @@ def save_view(request: HttpRequest) -> HttpResponse:
     return redirect(to)
 
 
-@require_POST
-@login_required
+@users.action
 def delete_view(request: HttpRequest, view: UUID) -> HttpResponse:
     """Delete a view of this person."""
     preferences.delete_view(request.user.get_username(), view)
@@ -244,8 +239,7 @@ WITH_PEOPLE = 5  # of these, with the people who could decide: their rights are 
 DECIDED, RUNS, NAMES = 20, 10, 3  # NAMES are people that a request names
 
 
-@require_safe
-@login_required
+@users.page
 def mine(request: HttpRequest) -> HttpResponse:
     """Show what became of this person's requests."""
     actor = actor_of(request)

@@ -12,14 +12,12 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.utils.functional import SimpleLazyObject
-from django.views.decorators.http import require_safe
 
 from approvals.people import account_list
 from approvals.reads import filters, history, inbox
@@ -35,7 +33,7 @@ from runtime.reads.filters import MAX_SEARCH, begins_id, filter_runs
 from runtime.reads.labels import title_of
 from runtime.web.display import status_words
 from runtime.web.pages import query_params
-from runtime.web.requests import actor_of
+from runtime.web.requests import actor_of, users
 
 HITS = 5  # of each kind
 SEARCHED_RUNS = 10_000  # the newest ones: this search runs while a person types
@@ -83,8 +81,7 @@ PAGES = (
 )
 
 
-@require_safe
-@login_required
+@users.page
 def search(request: HttpRequest) -> HttpResponse:
     """Show what matches the words; for an open page, the list alone."""
     principal = principals.principal_of(actor_of(request))

@@ -4,12 +4,9 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.forms import model_to_dict
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
 
 from approvals.errors import UnknownSubscription
 from approvals.governance import subscriptions as registry
@@ -21,7 +18,7 @@ from approvals.web import time_zone
 from runtime.core.values.enums import RISKS
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import actor_of, admins_only
+from runtime.web.requests import actor_of, admins, users
 
 
 class ChoiceForm(PageForm):
@@ -83,15 +80,13 @@ class HoursForm(PageForm):
     )
 
 
-@require_safe
-@login_required
+@users.page
 def notices(request: HttpRequest) -> HttpResponse:
     """Show the channels and the hours."""
     return _page(request)
 
 
-@require_POST
-@login_required
+@users.action
 def add_channel(request: HttpRequest) -> HttpResponse:
     """Add a channel."""
     form = ChannelForm(request.POST, ids="new-")
@@ -107,8 +102,7 @@ def add_channel(request: HttpRequest) -> HttpResponse:
     return redirect("notices")
 
 
-@require_POST
-@login_required
+@users.action
 def change_channel(request: HttpRequest, channel: UUID) -> HttpResponse:
     """Change what a channel of this person tells."""
     form = ChoiceForm(request.POST, ids=f"{channel}-")
@@ -121,8 +115,7 @@ def change_channel(request: HttpRequest, channel: UUID) -> HttpResponse:
     return redirect("notices")
 
 
-@require_POST
-@login_required
+@users.action
 def test_channel(request: HttpRequest, channel: UUID) -> HttpResponse:
     """Send a test notice on a channel of this person."""
     channels.send_test(request.user.get_username(), channel)
@@ -130,8 +123,7 @@ def test_channel(request: HttpRequest, channel: UUID) -> HttpResponse:
     return redirect("notices")
 
 
-@require_POST
-@login_required
+@users.action
 def remove_channel(request: HttpRequest, channel: UUID) -> HttpResponse:
     """Remove a channel of this person."""
     channels.remove_channel(request.user.get_username(), channel)
@@ -139,8 +131,7 @@ def remove_channel(request: HttpRequest, channel: UUID) -> HttpResponse:
     return redirect("notices")
 
 
-@require_POST
-@login_required
+@users.action
 def save_hours(request: HttpRequest) -> HttpResponse:
     """Save when this person hears."""
     form = HoursForm(request.POST, ids="hours-")
@@ -178,16 +169,13 @@ class SubscriptionForm(PageForm):
     with_arguments = TypedField("With the arguments of calls, but no secrets", "check")
 
 
-@require_safe
-@admins_only
+@admins.page
 def subscriptions(request: HttpRequest) -> HttpResponse:
     """List the subscriptions."""
     return _list_page(request, SubscriptionForm(ids="new-"))
 
 
-@require_POST
-@never_cache
-@admins_only
+@admins.action
 def add_subscription(request: HttpRequest) -> HttpResponse:
     """Create a subscription, and show its secret."""
     form = SubscriptionForm(request.POST, ids="new-")
@@ -199,16 +187,13 @@ def add_subscription(request: HttpRequest) -> HttpResponse:
     return _subscription_page(request, view.id, secret=view.secret)
 
 
-@require_safe
-@admins_only
+@admins.page
 def subscription(request: HttpRequest, subscription_id: UUID) -> HttpResponse:
     """Show a subscription and the newest messages to it."""
     return _subscription_page(request, subscription_id)
 
 
-@require_POST
-@never_cache
-@admins_only
+@admins.action
 def change_subscription(request: HttpRequest, subscription_id: UUID, act: Act) -> HttpResponse:
     """Do an act on a subscription. A new secret is shown by this answer alone."""
     try:
@@ -223,8 +208,7 @@ def change_subscription(request: HttpRequest, subscription_id: UUID, act: Act) -
     return redirect("subscription", subscription_id)
 
 
-@require_POST
-@admins_only
+@admins.action
 def retry_message(request: HttpRequest, subscription_id: UUID, message: UUID) -> HttpResponse:
     """Send a message again that was given up."""
     try:

@@ -14,7 +14,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from approvals.governance import version_changes
 from approvals.reads import pending_ages, review_times
@@ -30,7 +29,7 @@ from runtime.web import charts, downloads
 from runtime.web.charts import Chart, Series
 from runtime.web.display import duration
 from runtime.web.pages import query_params
-from runtime.web.requests import admins_only
+from runtime.web.requests import admins
 from runtime.web.scalars import dollars
 
 RANGES = ("7", "30", "90")  # days, the first is shown without a choice
@@ -69,8 +68,7 @@ class Picture:
     chart: Chart
 
 
-@require_safe
-@admins_only
+@admins.page
 def overview(request: HttpRequest) -> HttpResponse:
     """Show the counts of the installation, and the links to what an admin should look at."""
     live = workers.live_versions(workers.ALIVE)
@@ -102,8 +100,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     return render(request, "approvals/overview.html", context)
 
 
-@require_safe
-@admins_only
+@admins.page
 def picture_csv(request: HttpRequest, name: str) -> HttpResponse:
     """Answer with the numbers of one picture as CSV."""
     since, until = _period(_read_range(request))
@@ -204,8 +201,7 @@ def _cost_url(key: UsageKey, day: date, name: str) -> str:
     return f"{reverse('costs')}?{urlencode({**query, **filters})}"
 
 
-@require_safe
-@admins_only
+@admins.page
 def costs(request: HttpRequest) -> HttpResponse:
     """Show what runs used in a period, or send it as CSV."""
     next_key = next((name for name in COST_KEYS if name not in request.GET), UsageKey.DAY)

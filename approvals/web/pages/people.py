@@ -15,8 +15,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.html import format_html
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
 
 from approvals.errors import ApprovalError, LastAdmin, NotConfirmable, PolicyBroken
 from approvals.governance import policies
@@ -35,7 +33,7 @@ from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports import wiring
 from runtime.reads import run_rows
 from runtime.web.forms import Choices, PageForm, TypedField
-from runtime.web.requests import actor_of, admins_only
+from runtime.web.requests import actor_of, admins
 
 SEQ = re.compile(r"[0-9]{1,9}")  # the number of an assignment in a form
 SHOWN = 10  # decisions, and runs
@@ -79,16 +77,13 @@ class NewGroupForm(PageForm):
     )
 
 
-@require_safe
-@admins_only
+@admins.page
 def people(request: HttpRequest) -> HttpResponse:
     """List all people, or those who match `q`; the card of the person `open` is unfolded."""
     return _page(request)
 
 
-@require_POST
-@never_cache
-@admins_only
+@admins.action
 def add_person(request: HttpRequest) -> HttpResponse:
     """Create a person, who chooses a password with the link that the answer shows."""
     form = PersonForm(request.POST, ids="new-")
@@ -108,9 +103,7 @@ def add_person(request: HttpRequest) -> HttpResponse:
     return _link_page(request, link)
 
 
-@require_POST
-@never_cache
-@admins_only
+@admins.action
 def make_link(request: HttpRequest, person: str) -> HttpResponse:
     """Make a link with which the person chooses a password. This answer is the only page that ever shows it."""
     try:
@@ -120,8 +113,7 @@ def make_link(request: HttpRequest, person: str) -> HttpResponse:
     return _link_page(request, link)
 
 
-@require_POST
-@admins_only
+@admins.action
 def save_profile(request: HttpRequest, person: str) -> HttpResponse:
     """Save a person's name and mail address."""
     form = ProfileForm(request.POST, ids=f"{person}-")
@@ -132,8 +124,7 @@ def save_profile(request: HttpRequest, person: str) -> HttpResponse:
     return _redirect_to_card(request, person, f"The name and the e-mail of {person} are saved.")
 
 
-@require_POST
-@admins_only
+@admins.action
 def add_group(request: HttpRequest) -> HttpResponse:
     """Create a group that rules of the policy can name."""
     form = NewGroupForm(request.POST, ids="new-")
@@ -146,8 +137,7 @@ def add_group(request: HttpRequest) -> HttpResponse:
     return redirect("people")
 
 
-@require_POST
-@admins_only
+@admins.action
 def set_groups(request: HttpRequest, person: str) -> HttpResponse:
     """Set a person's groups."""
     form = GroupsForm(request.POST, ids=f"{person}-")
@@ -158,16 +148,14 @@ def set_groups(request: HttpRequest, person: str) -> HttpResponse:
     return _redirect_to_card(request, person, f"The groups of {person} are saved.")
 
 
-@require_POST
-@admins_only
+@admins.action
 def reset_factors(request: HttpRequest, person: str) -> HttpResponse:
     """Remove the second factors of a person who lost them."""
     second_factors.reset(person, actor=_admin(request))
     return _redirect_to_card(request, person, f"{person} has no second factor now.")
 
 
-@require_POST
-@admins_only
+@admins.action
 def disable(request: HttpRequest, person: str) -> HttpResponse:
     """Disable a person."""
     try:
@@ -179,8 +167,7 @@ def disable(request: HttpRequest, person: str) -> HttpResponse:
     )
 
 
-@require_POST
-@admins_only
+@admins.action
 def enable(request: HttpRequest, person: str) -> HttpResponse:
     """Enable a person."""
     try:
@@ -192,8 +179,7 @@ def enable(request: HttpRequest, person: str) -> HttpResponse:
     )
 
 
-@require_POST
-@admins_only
+@admins.action
 def confirm(request: HttpRequest, person: str, right: str) -> HttpResponse:
     """Confirm a right. The form names the assignment that was shown, so that a later one is not confirmed unread."""
     number = request.POST.get("seq", "")
@@ -205,8 +191,7 @@ def confirm(request: HttpRequest, person: str, right: str) -> HttpResponse:
     return _redirect_to_card(request, person, f"{right} of {person} is confirmed.")
 
 
-@require_POST
-@admins_only
+@admins.action
 def revoke_token(request: HttpRequest, person: str, token: str) -> HttpResponse:
     """Revoke a token of a person."""
     tokens.revoke(token, owner=person, actor=_admin(request))
@@ -293,8 +278,7 @@ def _admin(request: HttpRequest) -> str:
     return request.user.get_username()
 
 
-@require_safe
-@admins_only
+@admins.page
 def activity(request: HttpRequest, person: str) -> HttpResponse:
     """Show what a person did last, and who changed their rights."""
     profile = account_list.person(person) if "\x00" not in person else None

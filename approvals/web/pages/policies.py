@@ -9,7 +9,6 @@ from datetime import datetime
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST, require_safe
 
 from approvals import clock
 from approvals.errors import PolicyBroken, PolicyRefused
@@ -28,7 +27,7 @@ from approvals.rules.policy_text import PolicyInvalid
 from approvals.web.pages.policy_forms import RuleForm, form_of, rule_of
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
-from runtime.web.requests import actor_of, admins_only, form_text, visible_to
+from runtime.web.requests import Audience, actor_of, admins, form_text
 
 _NUMBER = re.compile(r"[0-9]{1,3}")  # of a rule
 
@@ -56,15 +55,16 @@ def _require_reader(actor: Actor) -> None:
         raise Forbidden("not_eligible", "This person may not read the policy.")
 
 
-@require_safe
-@visible_to(_require_reader)
+readers = Audience(_require_reader)
+
+
+@readers.page
 def policies(request: HttpRequest) -> HttpResponse:
     """Show the policy in force and its versions; for admins also the form of a draft."""
     return _page(request)
 
 
-@require_safe
-@visible_to(_require_reader)
+@readers.page
 def version(request: HttpRequest, number: int) -> HttpResponse:
     """Show what a version changed in the one that was in force when it was proposed."""
     try:
@@ -79,8 +79,7 @@ def version(request: HttpRequest, number: int) -> HttpResponse:
     return render(request, "approvals/policy_version.html", context)
 
 
-@require_safe
-@visible_to(_require_reader)
+@readers.page
 def deciders(request: HttpRequest) -> HttpResponse:
     """Show who can decide the calls of each tool now, by the policy in force."""
     try:
@@ -95,8 +94,7 @@ def deciders(request: HttpRequest) -> HttpResponse:
     return render(request, "approvals/policy_deciders.html", context)
 
 
-@require_safe
-@visible_to(_require_reader)
+@readers.page
 def export(request: HttpRequest, number: int) -> HttpResponse:
     """Download one version as YAML; 1 is the default policy."""
     text = texts.DEFAULT if number == policy_versions.FIRST_NUMBER - 1 else None
@@ -119,8 +117,7 @@ def export(request: HttpRequest, number: int) -> HttpResponse:
     return response
 
 
-@require_POST
-@admins_only
+@admins.action
 def try_draft(request: HttpRequest) -> HttpResponse:
     """Check a draft, and show the requests of the last 30 days that it would have changed. Saves nothing."""
     draft = form_text(request.POST, "text")
@@ -131,8 +128,7 @@ def try_draft(request: HttpRequest) -> HttpResponse:
     return _page(request, draft, simulation=simulation)
 
 
-@require_POST
-@admins_only
+@admins.action
 def change_draft(request: HttpRequest) -> HttpResponse:
     """Add, change, remove or move one rule of the draft that the form has. Saves nothing.
 
@@ -177,8 +173,7 @@ def _save_rule(request: HttpRequest, draft: str, number: int, count: int) -> Htt
     return _page(request, draft, rule_form=form, number=number, rule_problem=problem, status=422)
 
 
-@require_POST
-@admins_only
+@admins.action
 def propose(request: HttpRequest) -> HttpResponse:
     """Save a draft as a new version, which then waits for another admin."""
     draft = form_text(request.POST, "text")
@@ -192,15 +187,13 @@ def propose(request: HttpRequest) -> HttpResponse:
     return redirect("policies")
 
 
-@require_POST
-@admins_only
+@admins.action
 def confirm(request: HttpRequest, number: int) -> HttpResponse:
     """Put a version in force."""
     return _changed(request, number, policy_versions.confirm, "in force")
 
 
-@require_POST
-@admins_only
+@admins.action
 def withdraw(request: HttpRequest, number: int) -> HttpResponse:
     """Withdraw a version that waits."""
     return _changed(request, number, policy_versions.withdraw, "withdrawn")

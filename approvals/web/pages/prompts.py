@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls.converters import StringConverter
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from approvals.errors import PromptRefused, UnknownPrompt
 from approvals.governance import prompt_list, prompt_trials, prompt_versions
@@ -19,7 +18,7 @@ from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.store.tables.jobs import MAX_RUNS
 from runtime.web.pages import recorded_runs
-from runtime.web.requests import actor_of, admins_only, form_text
+from runtime.web.requests import actor_of, admins, form_text
 
 Act = Callable[..., None]
 
@@ -30,16 +29,14 @@ class PromptName(StringConverter):
     regex = PROMPT_NAME
 
 
-@require_safe
-@admins_only
+@admins.page
 def prompts(request: HttpRequest) -> HttpResponse:
     """Show every prompt, which of its versions is in production, and what waits."""
     views = prompt_list.prompts(actor_of(request).person)
     return render(request, "prompts/list.html", {"section": "prompts", "prompts": views})
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@admins_only
+@admins.form
 def prompt(request: HttpRequest, name: str) -> HttpResponse:
     """Show one prompt, or save a text as its next version."""
     if request.method != "POST":
@@ -58,15 +55,13 @@ def prompt(request: HttpRequest, name: str) -> HttpResponse:
     return redirect("prompt", name=name)
 
 
-@require_POST
-@admins_only
+@admins.action
 def propose(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Propose a version for production; 0 is the text in the code."""
     return _changed(request, name, number, prompt_versions.propose, "is proposed for production")
 
 
-@require_POST
-@admins_only
+@admins.action
 def confirm(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Put a proposed version in production."""
     return _changed(
@@ -74,15 +69,13 @@ def confirm(request: HttpRequest, name: str, number: int) -> HttpResponse:
     )
 
 
-@require_POST
-@admins_only
+@admins.action
 def withdraw(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Withdraw a proposal."""
     return _changed(request, name, number, prompt_versions.withdraw, "is not proposed any more")
 
 
-@require_POST
-@admins_only
+@admins.action
 def label(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Let a label point to a version."""
     label_name = form_text(request.POST, "label").strip()
@@ -145,8 +138,7 @@ def _page(
     return render(request, "prompts/prompt.html", context, status=status)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@admins_only
+@admins.form
 def try_prompt(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Show the chosen or last trial of a version, or have a worker try it; 0 is the text in the code.
 

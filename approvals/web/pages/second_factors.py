@@ -10,13 +10,11 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login as log_in
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import mark_safe
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from approvals import clock
@@ -25,7 +23,7 @@ from approvals.rules.policy import is_fresh
 from approvals.web import time_zone
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import AUTHENTICATED, form_text
+from runtime.web.requests import AUTHENTICATED, form_text, users
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 PASSWORD = "password"  # noqa: S105 - a way to log in
@@ -71,7 +69,6 @@ def begin(request: HttpRequest, person: User, page: str, how: str) -> HttpRespon
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
 def second_factor(request: HttpRequest) -> HttpResponse:
     """Ask for the second factor after the password, and log in."""
     person = _pending_person(request)
@@ -98,8 +95,7 @@ def second_factor(request: HttpRequest) -> HttpResponse:
     return redirect(pending["page"])
 
 
-@require_POST
-@login_required
+@users.action
 def step_up(request: HttpRequest) -> HttpResponse:
     """Check a fresh second factor, and go back to the page that asked for it."""
     kind, problem = _check(request, _me(request))
@@ -114,9 +110,7 @@ def step_up(request: HttpRequest) -> HttpResponse:
     return redirect(own_page(request.POST.get("next", "")) or "account")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
+@users.form
 def add_app(request: HttpRequest) -> HttpResponse:
     """Show the key of a new authenticator app, and add the app once it shows the right code."""
     me, form = request.user.get_username(), AppForm(request.POST or None)
@@ -169,9 +163,7 @@ def passkey_options(request: HttpRequest) -> HttpResponse:
     return JsonResponse(options)
 
 
-@require_POST
-@never_cache
-@login_required
+@users.action
 def add_passkey(request: HttpRequest) -> HttpResponse:
     """Add the passkey that the browser made."""
     from approvals.people import passkeys
@@ -192,9 +184,7 @@ def add_passkey(request: HttpRequest) -> HttpResponse:
     return _added(request, codes)
 
 
-@require_POST
-@never_cache
-@login_required
+@users.action
 def renew_codes(request: HttpRequest) -> HttpResponse:
     """Replace the recovery codes. This answer is the only page that ever shows them."""
     if problem := _refusal(request):
@@ -203,8 +193,7 @@ def renew_codes(request: HttpRequest) -> HttpResponse:
     return _added(request, second_factors.renew_codes(request.user.get_username(), keep=keep))
 
 
-@require_POST
-@login_required
+@users.action
 def remove_factor(request: HttpRequest, factor: UUID) -> HttpResponse:
     """Remove an app or a passkey of this person."""
     if problem := _refusal(request):

@@ -10,18 +10,11 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login as log_in
 from django.contrib.auth import logout as log_out
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import (
-    require_GET,
-    require_http_methods,
-    require_POST,
-    require_safe,
-)
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from approvals import clock
 from approvals.errors import LinkOver, NotSignedIn
@@ -47,7 +40,7 @@ from approvals.web.pages.second_factors import (
 )
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import AUTHENTICATED
+from runtime.web.requests import AUTHENTICATED, users
 
 UNSENT = "You were logged out before this was sent. Nothing was decided or changed."
 TEMPLATE = "accounts/password_link.html"
@@ -121,8 +114,7 @@ class Login(LoginView):
 login = Login.as_view()
 
 
-@require_safe
-@login_required
+@users.page
 def home(request: HttpRequest) -> HttpResponse:
     """Redirect to the person's first page.
 
@@ -141,7 +133,6 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
 def choose_password(request: HttpRequest, plain: str) -> HttpResponse:
     """Show the form for a password, and set it on POST."""
     form = NewPasswordForm(request.POST)
@@ -218,8 +209,7 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
     return redirect(signed_in.page or settings.LOGIN_REDIRECT_URL)
 
 
-@require_http_methods(["GET", "POST"])
-@login_required
+@users.form
 def connect(request: HttpRequest) -> HttpResponse:
     """Show which identity waits, and connect it once its owner proved who they are."""
     waiting = request.session.get(_WAITING)
@@ -238,8 +228,7 @@ def connect(request: HttpRequest) -> HttpResponse:
     return redirect("account")
 
 
-@require_http_methods(["GET", "POST"])
-@login_required
+@users.form
 def link_slack(request: HttpRequest, token: str) -> HttpResponse:
     """Show which Slack user a link connects, and connect it once the person proved who they are."""
     if settings.SIGNOFF_SLACK is None:
@@ -257,8 +246,7 @@ def link_slack(request: HttpRequest, token: str) -> HttpResponse:
     return redirect("account")
 
 
-@require_POST
-@login_required
+@users.action
 def disconnect(request: HttpRequest) -> HttpResponse:
     """End all sign-ins of this person at providers, and the other sessions."""
     sign_in.disconnect_all(request.user.get_username(), keep=request.session.session_key)

@@ -5,7 +5,6 @@ import re
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST, require_safe
 
 from approvals.decisions import batch
 from approvals.errors import NotFound
@@ -13,7 +12,7 @@ from approvals.governance import version_changes as listing
 from approvals.rights import principals
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
-from runtime.web.requests import actor_of, admins_only, form_text
+from runtime.web.requests import actor_of, admins, form_text
 
 NOT_DECIDED = "No decision on this change counts any more."
 LEFT = "{} of them were busy and still continue. Withdraw again below, before it is final."
@@ -22,15 +21,13 @@ GONE = "No run waits for this change any more."
 _COUNT = re.compile(r"[0-9]{1,9}")  # int() refuses thousands of digits
 
 
-@require_safe
-@admins_only
+@admins.page
 def version_changes(request: HttpRequest) -> HttpResponse:
     """Show the changes of agents for which runs wait."""
     return _page(request)
 
 
-@require_POST
-@admins_only
+@admins.action
 def continue_runs(request: HttpRequest) -> HttpResponse:
     """Let all runs that wait for one change continue."""
     count = request.POST.get("count", "").strip()
@@ -58,8 +55,7 @@ def continue_runs(request: HttpRequest) -> HttpResponse:
     return redirect("version_changes")
 
 
-@require_POST
-@admins_only
+@admins.action
 def withdraw_change(request: HttpRequest) -> HttpResponse:
     """Withdraw the decision on one change, so that later runs ask again."""
     try:

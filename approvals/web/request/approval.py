@@ -5,9 +5,7 @@ from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_safe
 
 from approvals import clock
 from approvals.decisions import checks, decide
@@ -32,15 +30,14 @@ from runtime.ports.access import Actor
 from runtime.reads import outcomes, time_limits
 from runtime.reads.version_diff import VersionDifference, differences
 from runtime.web import schema_form
-from runtime.web.requests import form_text
+from runtime.web.requests import form_text, users
 from runtime.web.schema_form import Field
 
 _ANSWER: Final = "answer"  # the one field of a question whose answer is no object
 _RESULT: Final = "result"  # as `decide` names the value
 
 
-@require_safe
-@login_required
+@users.page
 def approval(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Show an approval of any kind."""
     return show(

@@ -5,9 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.views.decorators.http import require_POST
 
 from approvals import clock
 from approvals.decisions import checks
@@ -39,13 +37,12 @@ from runtime.core.values.verdicts import GATES, VERDICTS, words_at
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from runtime.web.display import plain_visible
-from runtime.web.requests import actor_of, form_text
+from runtime.web.requests import actor_of, form_text, users
 
 MAX_SENTENCE = 100  # characters of a sentence in a message
 
 
-@require_POST
-@login_required
+@users.action
 def decide(request: HttpRequest, approval_id: UUID, verdict: Verdict) -> HttpResponse:
     """Record the verdict, then show the next approval of the inbox, or this one if there is no other."""
     # The kind alone, without a look at the rights: `decide` checks them, and records who had none.
@@ -140,8 +137,7 @@ def _toast(
     return text, tags
 
 
-@require_POST
-@login_required
+@users.action
 def undo(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Undo the decision: the request is open again, and the run has not received the decision."""
     try:

@@ -10,11 +10,9 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_safe
 
 from approvals.decisions import decide
 from approvals.errors import AlreadyCancelled, AlreadyDecided, DigestMismatch, Expired, TamperedWith
@@ -37,7 +35,7 @@ from runtime.reads.trace.calls import CallRecord
 from runtime.reads.transcript import Transcript
 from runtime.store.tables.jobs import EditPreviewRow
 from runtime.web import schema_form
-from runtime.web.requests import form_text
+from runtime.web.requests import form_text, users
 
 _TEMPLATE = "approvals/edit.html"
 
@@ -66,8 +64,7 @@ def context(
     }
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
+@users.form
 def edit(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Show the form of the arguments; when it is sent, the differences and the button that decides.
 
@@ -109,8 +106,7 @@ def edit(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     return _review_page(request, approval, new_args, None)
 
 
-@require_safe
-@login_required
+@users.page
 def previewed_edit(request: HttpRequest, approval_id: UUID, preview: UUID) -> HttpResponse:
     """Show the differences, and what the changed call would do once a worker has said so."""
     actor = principals.actor_of(request.user)

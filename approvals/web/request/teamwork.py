@@ -5,11 +5,9 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods, require_POST
 
 from approvals.decisions import teamwork
 from approvals.decisions.extend import extend as extend_deadline
@@ -30,11 +28,10 @@ from approvals.web.request.request_page import ExtensionForm, teamwork_context, 
 from runtime.core.values.limits import MAX_INQUIRIES, MAX_INQUIRY, MAX_MESSAGE
 from runtime.errors import InvalidInput, RunEnded, TooManyUndelivered
 from runtime.reads.inquiries import list_for_gate
-from runtime.web.requests import form_text
+from runtime.web.requests import form_text, users
 
 
-@require_POST
-@login_required
+@users.action
 def claim(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Claim the request for ten minutes."""
     try:
@@ -45,8 +42,7 @@ def claim(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     return to_page(request, approval_id)
 
 
-@require_POST
-@login_required
+@users.action
 def release(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Release the request."""
     teamwork.release(approval_id=approval_id, actor=principals.actor_of(request.user))
@@ -54,8 +50,7 @@ def release(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     return to_page(request, approval_id)
 
 
-@require_POST
-@login_required
+@users.action
 def comment(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Add a comment, or show the form again with its text and the error."""
     actor, text = principals.actor_of(request.user), form_text(request.POST, "text")
@@ -69,8 +64,7 @@ def comment(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     return to_page(request, approval_id)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
+@users.form
 def hand_over(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Show the form of a hand-over, or hand the request over."""
     actor, problem = principals.actor_of(request.user), None
@@ -104,8 +98,7 @@ def hand_over(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     return render(request, "approvals/hand_over.html", context, status=status)
 
 
-@require_POST
-@login_required
+@users.action
 def extend(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Extend the deadline, or show the form again with its texts and the error."""
     actor, zone = principals.actor_of(request.user), timezone.get_current_timezone()
@@ -122,8 +115,7 @@ def extend(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     return to_page(request, approval_id)
 
 
-@require_POST
-@login_required
+@users.action
 def here(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Record that the reader has the page open, and answer with what the page says of other people."""
     approval = teamwork.record_presence(
@@ -161,8 +153,7 @@ def inquiries_context(
     }
 
 
-@require_POST
-@login_required
+@users.action
 def ask(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Ask the agent, or show the form again with its text and the error."""
     actor, text = principals.actor_of(request.user), form_text(request.POST, FIELD)
@@ -193,8 +184,7 @@ def ask(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     return to_page(request, approval_id)
 
 
-@require_POST
-@login_required
+@users.action
 def write(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Send the message, or show the form again with its text and the error."""
     actor, text = principals.actor_of(request.user), form_text(request.POST, "text")

@@ -3,7 +3,6 @@
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST, require_safe
 
 from runtime.control import kill_switches
 from runtime.core.values.limits import MAX_REASON
@@ -11,7 +10,7 @@ from runtime.errors import InvalidInput, SwitchAlreadyEngaged, SwitchNotEngaged,
 from runtime.ports import wiring
 from runtime.reads.labels import title_of
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import actor_of, admins_only
+from runtime.web.requests import actor_of, admins
 
 EVERY = "*"  # the choice of all agents; an empty choice is refused
 CONFIRMATION = "every agent"  # typed by the admin for that choice
@@ -38,15 +37,13 @@ class SwitchForm(PageForm):
             self.add_error("confirm", "here: nothing was stopped")
 
 
-@require_safe
-@admins_only
+@admins.page
 def list_switches(request: HttpRequest) -> HttpResponse:
     """Show the engaged kill switches, the form, and the history."""
     return _page(request, SwitchForm())
 
 
-@require_POST
-@admins_only
+@admins.action
 def engage(request: HttpRequest) -> HttpResponse:
     """Engage a kill switch for an agent, or for all."""
     form = SwitchForm(request.POST)
@@ -65,8 +62,7 @@ def engage(request: HttpRequest) -> HttpResponse:
     return redirect("kill_switches")
 
 
-@require_POST
-@admins_only
+@admins.action
 def disengage(request: HttpRequest, stop: int) -> HttpResponse:
     """Disengage a kill switch."""
     try:

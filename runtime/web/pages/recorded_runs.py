@@ -10,11 +10,9 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
-from django.views.decorators.http import require_http_methods, require_safe
 
 from runtime.control import jobs
 from runtime.control.forks import fork as fork_run
@@ -30,11 +28,10 @@ from runtime.reads.version_diff import differences
 from runtime.store.tables.jobs import JobRow
 from runtime.web.pages import query_params
 from runtime.web.pages.run_actions import Context, Refusal, answer
-from runtime.web.requests import actor_of, admins_only, form_text
+from runtime.web.requests import actor_of, admins, form_text, users
 
 
-@require_safe
-@login_required
+@users.page
 def compare(request: HttpRequest, run: UUID, other: UUID) -> HttpResponse:
     """Compare two runs. A person who may not read both gets 404."""
     actor = actor_of(request)
@@ -46,8 +43,7 @@ def compare(request: HttpRequest, run: UUID, other: UUID) -> HttpResponse:
     return render(request, "runs/comparison.html", context)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@admins_only
+@admins.form
 def replay(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show the chosen or last replay of a run, or have a worker replay it.
 
@@ -121,16 +117,14 @@ def render_live(
     return answer
 
 
-@require_safe
-@login_required
+@users.page
 def newest(request: HttpRequest, run: UUID) -> HttpResponse:
     """Redirect to the form for the newest entry that can be forked."""
     detail = readable(run, actor_of(request))
     return redirect("fork", run=run, position=fork_preview.last_quiescent(run) or detail.position)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
+@users.form
 def fork(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     """Show the consequences of a fork from this entry and the form; fork the run on POST."""
     return answer(

@@ -6,11 +6,9 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
-from django.views.decorators.http import require_safe
 
 from runtime.control.user_actions import readable
 from runtime.core.run.continuation import RunStatus
@@ -36,15 +34,14 @@ from runtime.reads.run_rows import RunDetail
 from runtime.reads.timeline import RowFilter
 from runtime.triggers import listing
 from runtime.web.pages import query_params
-from runtime.web.requests import actor_of, admins_only
+from runtime.web.requests import actor_of, admins, users
 
 MESSAGES = 200  # on one page
 PANE = "step"  # the element that a step opens in
 WHOLE = "whole"  # asks for the whole page at once
 
 
-@require_safe
-@login_required
+@users.page
 def run(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show a run: its status, its open gates and waits, and the steps of its agents."""
     actor, access = actor_of(request), wiring.access()
@@ -70,8 +67,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         return _varied(render(request, template, context))
 
 
-@require_safe
-@admins_only
+@admins.page
 def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     """Show the continuation after an entry of the journal, for admins."""
     actor = actor_of(request)
@@ -236,8 +232,7 @@ def _piece(
     }
 
 
-@require_safe
-@login_required
+@users.page
 def file(request: HttpRequest, digest: str) -> HttpResponse:
     """Send a picture or a PDF to people who may read a run that refers to it. A PDF is not opened in the browser."""
     content = blobs.blob(wiring.access().readable_runs(actor_of(request)), digest)
@@ -257,8 +252,7 @@ def file(request: HttpRequest, digest: str) -> HttpResponse:
     )
 
 
-@require_safe
-@login_required
+@users.page
 def blob(request: HttpRequest, digest: str) -> HttpResponse:
     """Send JSON with secrets redacted, to people who may read a run that refers to it."""
     content = blobs.blob(wiring.access().readable_runs(actor_of(request)), digest)

@@ -12,10 +12,8 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from runtime.control.interventions import cancel as cancel_run
 from runtime.control.interventions import hold as hold_run
@@ -47,7 +45,7 @@ from runtime.reads.run_rows import RunDetail
 from runtime.reads.transcript import read_transcript
 from runtime.web.pages import query_params
 from runtime.web.pages.run import with_archive
-from runtime.web.requests import actor_of, admins_only, form_text
+from runtime.web.requests import actor_of, admins, form_text, users
 
 Refusal = RequestError | Tampered | KeyMissing | NewerSchema
 Context = dict[str, Any]
@@ -86,8 +84,7 @@ def answer(
     return render(request, template, page, status=status)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
+@users.form
 def cancel(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show the consequences of cancelling and the form; cancel the run on POST."""
     reason = form_text(request.POST, "reason")
@@ -116,8 +113,7 @@ def _cancel_context(actor: Actor, detail: RunDetail, refusal: Refusal | None) ->
     }
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
+@users.form
 def message(request: HttpRequest, run: UUID) -> HttpResponse:
     """Send a message to the agent. A refused message is shown again with the reason."""
     text, cuts = form_text(request.POST, "text"), bool(request.POST.get("cut_reply"))
@@ -151,15 +147,13 @@ def _message_context(
     }
 
 
-@require_POST
-@login_required
+@users.action
 def pause(request: HttpRequest, run: UUID) -> HttpResponse:
     """Pause the run: nothing new starts until it is resumed."""
     return _change_pace(request, run, partial(pause_run, reason=""))
 
 
-@require_POST
-@login_required
+@users.action
 def resume(request: HttpRequest, run: UUID) -> HttpResponse:
     """Resume the run."""
     return _change_pace(request, run, partial(resume_run, reason=form_text(request.POST, "reason")))
@@ -235,15 +229,13 @@ _RELEASE = _RetryForm(
 )
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
+@users.form
 def retry(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show the consequences of a retry and the form; retry the run on POST."""
     return _answer_retry(request, run, _RETRY)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@admins_only
+@admins.form
 def release(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show the reason of the quarantine and the form; release the run on POST."""
     return _answer_retry(request, run, _RELEASE)
@@ -325,29 +317,25 @@ _LIFT = _ArchiveForm(
 )
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@admins_only
+@admins.form
 def restore(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show the form; restore the run on POST."""
     return _answer(request, run, _RESTORE)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@admins_only
+@admins.form
 def hold(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show the form; put the run under a legal hold on POST."""
     return _answer(request, run, _HOLD)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@admins_only
+@admins.form
 def lift_hold(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show the form; lift the legal hold on POST."""
     return _answer(request, run, _LIFT)
 
 
-@require_safe
-@admins_only
+@admins.page
 def removed(request: HttpRequest, run: UUID) -> HttpResponse:
     """List the entries that were moved to the archive while the run was live."""
     detail, problem = with_archive(readable(run, actor_of(request)))

@@ -23,7 +23,7 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
-from django.views.decorators.http import require_GET, require_http_methods, require_safe
+from django.views.decorators.http import require_GET
 
 from runtime.control.interventions import cancel, retry
 from runtime.control.user_actions import validate_text
@@ -40,7 +40,7 @@ from runtime.reads.run_figures import UsageTotals
 from runtime.reads.run_rows import Page, RunLine
 from runtime.web import downloads
 from runtime.web.pages import query_params
-from runtime.web.requests import actor_of, form_text
+from runtime.web.requests import actor_of, form_text, users
 
 TABS = (
     ("", "All"),
@@ -107,8 +107,7 @@ class BatchResult:
     refusals: tuple[tuple[str, int], ...]
 
 
-@require_safe
-@login_required
+@users.page
 def runs(request: HttpRequest) -> HttpResponse:
     """List the runs that the actor may read, filtered by tab, status, search and day of the start."""
     actor, access = actor_of(request), wiring.access()
@@ -156,8 +155,7 @@ def runs(request: HttpRequest) -> HttpResponse:
     return response
 
 
-@require_safe
-@login_required
+@users.page
 def compare_chosen(request: HttpRequest) -> HttpResponse:
     """Redirect to the comparison of the two rows that were ticked, the older run first."""
     try:
@@ -191,8 +189,7 @@ def download(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     return answer
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
+@users.form
 def run_batch(request: HttpRequest, name: str) -> HttpResponse:
     """Show the runs of the filtered list on which the act would be done, and the form; do it on POST."""
     act, actor, problem = ACTS[name], actor_of(request), None

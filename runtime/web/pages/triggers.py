@@ -10,7 +10,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from runtime.core.documents import external_call
 from runtime.errors import KeyMissing, NoSuchSchedule, NoSuchTrigger, RequestError, Tampered
@@ -25,11 +24,11 @@ from runtime.web.pages.trigger_forms import (
     TriggerForm,
     WebhookForm,
 )
-from runtime.web.requests import actor_of, visible_to
+from runtime.web.requests import Audience, actor_of
 from runtime.web.schema_form import as_typed
 
 # Only people who may start runs have schedules and triggers.
-starters_only = visible_to(lambda actor: wiring.access().require(actor, SCOPE))
+starters = Audience(lambda actor: wiring.access().require(actor, SCOPE))
 
 CHANGES: Mapping[str, tuple[Callable[..., object], str]] = {
     "pause": (changes.pause, "It is paused."),
@@ -38,8 +37,7 @@ CHANGES: Mapping[str, tuple[Callable[..., object], str]] = {
 }
 
 
-@require_safe
-@starters_only
+@starters.page
 def list_page(request: HttpRequest, kind: TriggerKind) -> HttpResponse:
     """List the schedules or triggers that this person may read."""
     rows, cut = listing.read_list(kind, actor_of(request))
@@ -47,31 +45,27 @@ def list_page(request: HttpRequest, kind: TriggerKind) -> HttpResponse:
     return render(request, "triggers/list.html", context)
 
 
-@require_safe
-@starters_only
+@starters.page
 def trigger_page(request: HttpRequest, kind: TriggerKind, id: UUID) -> HttpResponse:
     """Show one schedule or trigger."""
     return show(request, kind, id)
 
 
-@require_POST
-@starters_only
+@starters.action
 def change_state(request: HttpRequest, kind: TriggerKind, id: UUID, act: str) -> HttpResponse:
     """Pause, resume or end a schedule or trigger."""
     function, message = CHANGES[act]
     return _act(request, kind, id, partial(function, kind), message)
 
 
-@require_POST
-@starters_only
+@starters.action
 def run_now(request: HttpRequest, id: UUID) -> HttpResponse:
     """Start a run at once; the same page starts one run, however often it is sent."""
     act = partial(changes.run_now, at=request.POST.get("at") or None)
     return _act(request, TriggerKind.SCHEDULE, id, act, "A run was started.")
 
 
-@require_POST
-@starters_only
+@starters.action
 def backfill(request: HttpRequest, id: UUID) -> HttpResponse:
     """Start runs for past times."""
     first, until = request.POST.get("first"), request.POST.get("until")
@@ -80,16 +74,14 @@ def backfill(request: HttpRequest, id: UUID) -> HttpResponse:
     return _act(request, TriggerKind.SCHEDULE, id, act, message)
 
 
-@require_POST
-@starters_only
+@starters.action
 def retry_event(request: HttpRequest, id: UUID, number: int) -> HttpResponse:
     """Handle an event again that started no run."""
     act = partial(changes.retry, number=number)
     return _act(request, TriggerKind.EVENT, id, act, "The event is handled again.")
 
 
-@require_POST
-@starters_only
+@starters.action
 def make_webhook(request: HttpRequest, id: UUID) -> HttpResponse:
     """Give a trigger a webhook, and show its address and secret this once."""
     sent: dict[str, Any] = {
@@ -98,15 +90,13 @@ def make_webhook(request: HttpRequest, id: UUID) -> HttpResponse:
     return _act(request, TriggerKind.EVENT, id, partial(webhooks.make, **sent), "")
 
 
-@require_POST
-@starters_only
+@starters.action
 def remove_webhook(request: HttpRequest, id: UUID) -> HttpResponse:
     """Remove the webhook of a trigger."""
     return _act(request, TriggerKind.EVENT, id, webhooks.remove, "The webhook is removed.")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@starters_only
+@starters.form
 def new(request: HttpRequest, kind: TriggerKind) -> HttpResponse:
     """Choose an agent, then fill in, try or send the form."""
     agent = request.POST.get("agent") or request.GET.get("agent") or ""
@@ -125,8 +115,7 @@ def new(request: HttpRequest, kind: TriggerKind) -> HttpResponse:
     return _submit(request, kind, FORMS[kind](agent, schema, request.POST))
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@starters_only
+@starters.form
 def change(request: HttpRequest, kind: TriggerKind, id: UUID) -> HttpResponse:
     """Show what a schedule or trigger says, try another definition, or change it."""
     try:
