@@ -74,9 +74,8 @@ def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:
                     run=external.id, instance=instance, idempotency_key=hash_secret(key), used_at=at
                 )
                 runs.notify_signal(connection, external.id)
-                signals.send_use(
-                    connection, run=external.id, frame=wait.frame, call=wait.call, at=at
-                )
+                use = signals.EventSignal(frame=wait.frame, call=wait.call, result={}, used_at=at)
+                signals.send(connection, external.id, use)
                 _audit(instance, external.id, "used", None)
                 notify(external.id)
                 failpoints.hit("written", CONSUME, 0)
@@ -161,14 +160,10 @@ def _deliver(
     error = note or "the agent outside reported a failure"
     if wait is not None and waits.complete(connection, wait):
         reported = {"error": error} if failed else result
-        signals.send_outcome(
-            connection,
-            run=used.run,
-            frame=wait.frame,
-            call=wait.call,
-            result=reported,
-            failed=failed,
+        signal = signals.EventSignal(
+            frame=wait.frame, call=wait.call, result=reported, failed=failed
         )
+        signals.send(connection, used.run, signal)
     else:
         late_outcomes.insert(
             connection,

@@ -164,8 +164,8 @@ def _rings(connection: Connection, run: UUID) -> bool:
 
 
 def _signal(connection: Connection, wait: EventWait, result: dict[str, Any], actor: Actor) -> None:
-    location = {"frame": wait.frame, "call": wait.call}
-    signals.send_event(connection, run=wait.run, result=result, by=actor.person, **location)
+    signal = signals.EventSignal(frame=wait.frame, call=wait.call, result=result, by=actor.person)
+    signals.send(connection, wait.run, signal)
 
 
 def _name(text: object, field: str) -> Any:

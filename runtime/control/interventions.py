@@ -73,7 +73,8 @@ def cancel_for(*, run: UUID, reason: str, actor: Actor) -> None:
             gates.close_decided(connection, withdrawn)
             closed = [*withdrawn, *gates.close_open(connection, run)]
             wiring.approvals().close(run=run, gates=closed, actor=actor, reason=reason)
-            signals.send_cancel(connection, run=run, by=actor.person, reason=reason)
+            cancel = signals.CancelSignal(by=actor.person, reason=reason)
+            signals.send(connection, run, cancel)
             notify(run, inbox=True)
 
 
@@ -200,7 +201,7 @@ def lift_hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
 def _switch(run: UUID, reason: object, actor: Actor, *, pauses: bool) -> RunDetail:
     user_actions.controllable(run, actor, "pause" if pauses else "resume")
     reason_text = user_actions.validate_text("reason", reason, MAX_REASON)
-    send = signals.send_pause if pauses else signals.send_resume
+    kind = signals.PauseSignal if pauses else signals.ResumeSignal
     with atomic() as connection:
         is_paused = lock_open(connection, run) == RunStatus.PAUSED
         last_signal = signals.last_of(connection, run, signals.PAUSE, signals.RESUME)
@@ -208,7 +209,7 @@ def _switch(run: UUID, reason: object, actor: Actor, *, pauses: bool) -> RunDeta
             is_paused = last_signal == signals.PAUSE
         if is_paused is not pauses:
             runs.notify_signal(connection, run)
-            send(connection, run=run, by=actor.person, reason=reason_text)
+            signals.send(connection, run, kind(by=actor.person, reason=reason_text))
             _audit(run, actor, "paused" if pauses else "resumed", reason_text)
             notify(run)
     return user_actions.readable(run, actor)
@@ -249,7 +250,8 @@ def ask_inquiry(*, run: UUID, gate: UUID, by: str, text: str) -> UUID:
     with atomic() as connection:
         lock_open(connection, run)
         runs.notify_signal(connection, run)
-        signals.send_inquiry(connection, run=run, gate=gate, inquiry=inquiry, by=by, text=text)
+        question = signals.InquirySignal(gate=gate, inquiry=inquiry, by=by, text=text)
+        signals.send(connection, run, question)
         notify(run)
     return inquiry
 
@@ -264,9 +266,8 @@ def _send(
         if runs.undelivered(connection, run) + waiting >= MAX_UNDELIVERED:
             raise TooManyUndelivered
         runs.notify_signal(connection, run)
-        signals.send_message(
-            connection, run=run, by=actor.person, text=message, reviewer=reviewer, cuts=cuts
-        )
+        signal = signals.MessageSignal(by=actor.person, text=message, reviewer=reviewer, cuts=cuts)
+        signals.send(connection, run, signal)
         join(connection, run, actor, reviewer=reviewer)
         detail: dict[str, str | None] = {
             "digest": digest_of(message),

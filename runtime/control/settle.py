@@ -43,7 +43,7 @@ def extend(*, run: UUID, document: str) -> None:
     with atomic() as connection:
         lock_open(connection, run)
         runs.notify_signal(connection, run)
-        signals.send_extension(connection, run=run, document=document)
+        signals.send(connection, run, signals.ExtensionSignal(document=document))
         notify(run, inbox=True)
 
 

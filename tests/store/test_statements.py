@@ -365,8 +365,8 @@ def test_signals_count_from_their_effective_time_and_can_be_withdrawn_before(
 
 
 def test_signals_are_read_in_the_order_they_were_sent(own: Connection, run: UUID) -> None:
-    signals.send_pause(own, run=run, by="ada", reason="")
-    signals.send_resume(own, run=run, by="ada", reason="")
+    signals.send(own, run, signals.PauseSignal(by="ada", reason=""))
+    signals.send(own, run, signals.ResumeSignal(by="ada"))
     kinds = [type(one).__name__ for one in signals.read(own, run).due]
     assert kinds == ["PauseSignal", "ResumeSignal"]
     assert signals.last_of(own, run, signals.PAUSE, signals.RESUME) == signals.RESUME

@@ -9,8 +9,11 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import cache
+from typing import Annotated, Any
 from uuid import UUID
+
+from pydantic import Field, StrictBool, TypeAdapter, ValidationError
 
 from runtime.core.values.enums import CallPreview, Decision, Edit, Verdict
 from runtime.errors import Tampered
@@ -50,7 +53,7 @@ class GateDecidedSignal:
 class CancelSignal:
     """The run was cancelled."""
 
-    id: int
+    id: int = 0
     by: str
     reason: str
 
@@ -59,7 +62,7 @@ class CancelSignal:
 class PauseSignal:
     """The run was paused."""
 
-    id: int
+    id: int = 0
     by: str
     reason: str
 
@@ -68,7 +71,7 @@ class PauseSignal:
 class ResumeSignal:
     """The run was resumed."""
 
-    id: int
+    id: int = 0
     by: str
     reason: str = ""
 
@@ -77,11 +80,11 @@ class ResumeSignal:
 class MessageSignal:
     """A message was sent to the run."""
 
-    id: int
+    id: int = 0
     by: str
     text: str
-    reviewer: bool = False
-    cuts: bool = False
+    reviewer: StrictBool = False
+    cuts: StrictBool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,22 +95,22 @@ class EventSignal:
     failure.
     """
 
-    id: int
+    id: int = 0
     frame: str
     call: str
     result: dict[str, Any]
     by: str = ""
     used_at: datetime | None = None
-    failed: bool = False
+    failed: StrictBool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InquirySignal:
     """A person asked the agent about the call that waits at this gate."""
 
-    id: int
+    id: int = 0
     gate: UUID
-    inquiry: UUID
+    inquiry: Annotated[UUID, Field(alias="question")]
     by: str
     text: str
 
@@ -116,13 +119,12 @@ class InquirySignal:
 class ExtensionSignal:
     """A person extended the deadline of a gate. `document` is signed, as approvals keep it."""
 
-    id: int
+    id: int = 0
     document: str
 
 
-Signal = (
-    GateDecidedSignal
-    | CancelSignal
+SentSignal = (
+    CancelSignal
     | PauseSignal
     | ResumeSignal
     | MessageSignal
@@ -130,6 +132,24 @@ Signal = (
     | ExtensionSignal
     | EventSignal
 )
+Signal = GateDecidedSignal | SentSignal
+
+# The signals whose fields are those of their stored bodies. A decision has a body of its own.
+_CLASSES: dict[str, type[SentSignal]] = {
+    CANCEL: CancelSignal,
+    PAUSE: PauseSignal,
+    RESUME: ResumeSignal,
+    MESSAGE: MessageSignal,
+    INQUIRY: InquirySignal,
+    EXTENSION: ExtensionSignal,
+    EVENT: EventSignal,
+}
+_KINDS = {signal: kind for kind, signal in _CLASSES.items()}
+
+
+@cache
+def _adapter(kind: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_CLASSES[kind])
 
 
 def body_of(gate: UUID, decision: Decision) -> str:
@@ -173,73 +193,17 @@ def withdraw(connection: Connection, run: UUID, gate: UUID | None = None) -> lis
     return [signal.gate for signal in withdrawn]
 
 
-def send_cancel(connection: Connection, *, run: UUID, by: str, reason: str) -> None:
-    """Write the signal; the caller has increased the signal count in the same transaction."""
-    _send(connection, run, CANCEL, {"by": by, "reason": reason})
-
-
-def send_pause(connection: Connection, *, run: UUID, by: str, reason: str) -> None:
-    """Write the signal; the caller has increased the signal count in the same transaction."""
-    _send(connection, run, PAUSE, {"by": by, "reason": reason})
-
-
-def send_resume(connection: Connection, *, run: UUID, by: str, reason: str) -> None:
-    """Write the signal; the caller has increased the signal count in the same transaction."""
-    _send(connection, run, RESUME, {"by": by, "reason": reason})
-
-
-def send_message(
-    connection: Connection,
-    *,
-    run: UUID,
-    by: str,
-    text: str,
-    reviewer: bool = False,
-    cuts: bool = False,
-) -> None:
-    """Write the signal; the caller has increased the signal count in the same transaction."""
-    body: dict[str, object] = {"by": by, "text": text, "reviewer": reviewer, "cuts": cuts}
-    _send(connection, run, MESSAGE, body)
-
-
-def send_inquiry(
-    connection: Connection, *, run: UUID, gate: UUID, inquiry: UUID, by: str, text: str
-) -> None:
-    """Write the signal; the caller has increased the signal count in the same transaction."""
-    body: dict[str, object] = {"gate": str(gate), "question": str(inquiry), "by": by, "text": text}
-    _send(connection, run, INQUIRY, body)
-
-
-def send_extension(connection: Connection, *, run: UUID, document: str) -> None:
-    """Write the signal; the caller has increased the signal count in the same transaction."""
-    _send(connection, run, EXTENSION, {"document": document})
-
-
-def send_event(
-    connection: Connection, *, run: UUID, frame: str, call: str, result: dict[str, Any], by: str
-) -> None:
-    """Write the signal; the caller has increased the signal count and deleted the wait in the same transaction."""
-    _send(connection, run, EVENT, {"frame": frame, "call": call, "result": result, "by": by})
-
-
-def send_use(connection: Connection, *, run: UUID, frame: str, call: str, at: datetime) -> None:
-    """Write the signal of an instance that used the approval of a call; the caller has increased the signal count."""
-    body: dict[str, object] = {"frame": frame, "call": call, "result": {}, "by": ""}
-    _send(connection, run, EVENT, {**body, "used_at": at.isoformat()})
-
-
-def send_outcome(
-    connection: Connection,
-    *,
-    run: UUID,
-    frame: str,
-    call: str,
-    result: dict[str, Any],
-    failed: bool,
-) -> None:
-    """Write the signal of an instance that reports the outcome of a call. The caller has done as for `send_event`."""
-    body: dict[str, object] = {"frame": frame, "call": call, "result": result, "by": ""}
-    _send(connection, run, EVENT, {**body, "failed": failed})
+def send(connection: Connection, run: UUID, signal: SentSignal) -> None:
+    """Write a signal that takes effect now. The caller has increased the signal count in the same transaction."""
+    kind = _KINDS[type(signal)]
+    document = _adapter(kind).dump_python(signal, mode="json", by_alias=True, exclude={"id"})
+    connection.execute(
+        """
+        INSERT INTO runtime_signal (run_id, kind, body, effective_at)
+        VALUES (%s, %s, %s, clock_timestamp())
+        """,
+        (run, kind, json.dumps(document)),
+    )
 
 
 def number_of(connection: Connection, run: UUID, kind: str) -> int:
@@ -320,52 +284,13 @@ def delete_for_run(connection: Connection, run: UUID) -> None:
     connection.execute("DELETE FROM runtime_signal WHERE run_id = %s", (run,))
 
 
-def _send(connection: Connection, run: UUID, kind: str, body: dict[str, object]) -> None:
-    connection.execute(
-        """
-        INSERT INTO runtime_signal (run_id, kind, body, effective_at)
-        VALUES (%s, %s, %s, clock_timestamp())
-        """,
-        (run, kind, json.dumps(body)),
-    )
-
-
 def _decode(number: int, kind: str, body: str) -> Signal:
     """Decode a signal. Raises Tampered if none of our processes wrote it."""
     try:
         document = json.loads(body)
-        if kind == CANCEL:
-            return CancelSignal(id=number, by=document["by"], reason=document["reason"])
-        if kind == PAUSE:
-            return PauseSignal(id=number, by=document["by"], reason=document["reason"])
-        if kind == RESUME:
-            return ResumeSignal(id=number, by=document["by"], reason=document["reason"])
-        if kind == MESSAGE:
-            return MessageSignal(
-                id=number,
-                by=document["by"],
-                text=document["text"],
-                reviewer=document["reviewer"] is True,
-                cuts=document["cuts"] is True,
-            )
-        if kind == INQUIRY:
-            gate, inquiry = UUID(document["gate"]), UUID(document["question"])
-            by, text = document["by"], document["text"]
-            return InquirySignal(id=number, gate=gate, inquiry=inquiry, by=by, text=text)
-        if kind == EXTENSION:
-            return ExtensionSignal(id=number, document=str(document["document"]))
-        if kind == EVENT:
-            frame, call, result = document["frame"], document["call"], document["result"]
-            used_at = document.get("used_at")
-            return EventSignal(
-                id=number,
-                frame=frame,
-                call=call,
-                result=dict(result),
-                by=document["by"],
-                used_at=None if used_at is None else datetime.fromisoformat(used_at),
-                failed=document.get("failed") is True,
-            )
+        if kind in _CLASSES:
+            signal: Signal = _adapter(kind).validate_python({**document, "id": number})
+            return signal
         return GateDecidedSignal(
             id=number,
             gate=UUID(document["gate"]),
@@ -377,6 +302,10 @@ def _decode(number: int, kind: str, body: str) -> Signal:
                 edit=_edit(document["edit"]),
             ),
         )
+    except ValidationError as exc:
+        error = exc.errors()[0]
+        field = ".".join(map(str, error["loc"]))
+        raise Tampered(f"signal {number} cannot be read: {field}: {error['msg']}") from exc
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise Tampered(f"signal {number} cannot be read: {exc}") from exc
 
