@@ -5,6 +5,8 @@ Objects that other programs write below an address are listed by a cursor; small
 
 import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -44,47 +46,37 @@ class Bucket:
     def put(self, key: str, data: bytes) -> None:
         """Write an object in one request."""
         require_key(key)
-        try:
+        with self._reporting():
             self._mark()
             self._store.put(key, data, use_multipart=False)
-        except PROBLEMS as exc:
-            raise self._down(exc) from exc
 
     def swap(self, key: str, data: bytes, *, before: bytes | None) -> bool:
         """Write an object if it is `before` now. The bucket compares its tag."""
         require_key(key)
-        try:
+        with (
+            self._reporting(),
+            suppress(AlreadyExistsError, PreconditionError, FileNotFoundError),
+        ):
             self._mark()
             mode: Any = "create" if before is None else self._version(key, before)
-            if mode is None:
-                return False
-            self._store.put(key, data, mode=mode, use_multipart=False)
-        except (AlreadyExistsError, PreconditionError, FileNotFoundError):
-            return False
-        except PROBLEMS as exc:
-            raise self._down(exc) from exc
-        return True
+            if mode is not None:
+                self._store.put(key, data, mode=mode, use_multipart=False)
+                return True
+        return False
 
     def get(self, key: str, *, max_bytes: int | None = None) -> bytes | None:
         """Return the object, None if there is none."""
-        try:
+        with self._reporting(), suppress(FileNotFoundError):
             response = self._store.get(require_key(key))
             require_size(key, response.meta["size"], max_bytes)
             return bytes(response.bytes())
-        except FileNotFoundError:
-            self._require_marker()
-            return None
-        except PROBLEMS as exc:
-            raise self._down(exc) from exc
+        self._require_marker()
+        return None
 
     def delete(self, key: str) -> None:
         """Delete the object."""
-        try:
+        with self._reporting(), suppress(FileNotFoundError):
             self._store.delete(require_key(key))
-        except FileNotFoundError:
-            pass
-        except PROBLEMS as exc:
-            raise self._down(exc) from exc
         self._require_marker()
 
     def prepare(self) -> None:
@@ -92,17 +84,13 @@ class Bucket:
         if self._is_marked:
             return
         self.check()
-        try:
+        with self._reporting():
             self._mark()
-        except PROBLEMS as exc:
-            raise self._down(exc) from exc
 
     def check(self) -> None:
         """Return if the bucket can be listed, and is the store or has no object yet."""
-        try:
+        with self._reporting():
             is_new = not any(True for _ in self._store.list(chunk_size=1))
-        except PROBLEMS as exc:
-            raise self._down(exc) from exc
         if not is_new:
             self._require_marker()
 
@@ -124,21 +112,21 @@ class Bucket:
 
     def _require_marker(self) -> None:
         """Raise ObjectStoreDown in another bucket, where no object would be found."""
-        if not self._marked:
-            return
-        try:
-            self._store.head(MARKER)
-        except FileNotFoundError as exc:
-            raise ObjectStoreDown(
-                f"the object store {self._address} cannot be used: it lacks the object {MARKER}"
-            ) from exc
-        except PROBLEMS as exc:
-            raise self._down(exc) from exc
+        if self._marked:
+            with self._reporting(missing=f"it lacks the object {MARKER}"):
+                self._store.head(MARKER)
 
-    def _down(self, exc: Exception) -> ObjectStoreDown:
-        return ObjectStoreDown(
-            f"the object store {self._address} cannot be used: {short_problem(exc)}"
-        )
+    @contextmanager
+    def _reporting(self, missing: str = "") -> Iterator[None]:
+        """Raise ObjectStoreDown for an error of the store; `missing` says so of a missing object."""
+        try:
+            yield
+        except PROBLEMS as exc:
+            is_missing = missing and isinstance(exc, FileNotFoundError)
+            reason = missing if is_missing else short_problem(exc)
+            raise ObjectStoreDown(
+                f"the object store {self._address} cannot be used: {reason}"
+            ) from exc
 
 
 class Unlisted(Exception):

@@ -34,64 +34,51 @@ class Folder:
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object. It and the entries of its folders are on the disk on return."""
-        try:
+        with self._reporting():
             self._write(self._path(key), data, Path.rename)
-        except OSError as exc:
-            raise self._down(exc) from exc
 
     def swap(self, key: str, data: bytes, *, before: bytes | None) -> bool:
         """Write an object if it is `before` now. The folder is locked against others that swap."""
         path = self._path(key)
-        try:
+        with self._reporting(), suppress(FileExistsError, FileNotFoundError, IsADirectoryError):
             if before is None:
                 self._write(path, data, _link)
                 return True
-            with _locked(path.parent):
-                if _read(path, key, None) != before:
-                    return False
-                self._write(path, data, Path.rename)
-                return True
-        except (FileExistsError, FileNotFoundError, IsADirectoryError):
-            return False
-        except OSError as exc:
-            raise self._down(exc) from exc
+            with _opened(path.parent) as folder:
+                fcntl.flock(folder, fcntl.LOCK_EX)
+                if _read(path, key, None) == before:
+                    self._write(path, data, Path.rename)
+                    return True
+        return False
 
     def get(self, key: str, *, max_bytes: int | None = None) -> bytes | None:
         """Return the object, None if there is none."""
-        try:
+        missing = suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError)
+        with self._reporting(), missing:
             return _read(self._path(key), key, max_bytes)
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            self._require_marker()
-            return None
-        except OSError as exc:
-            raise self._down(exc) from exc
+        self._require_marker()
+        return None
 
     def delete(self, key: str) -> None:
         """Delete the object and what interrupted writes left of it."""
         path = self._path(key)
-        try:
+        with self._reporting():
             path.unlink(missing_ok=True)
             for temporary in path.parent.glob(f"{path.name}.*{PARTS}"):
                 temporary.unlink(missing_ok=True)
-        except OSError as exc:
-            raise self._down(exc) from exc
         self._require_marker()
 
     def prepare(self) -> None:
         """Mark a folder that is new."""
-        try:
+        with self._reporting():
             self._make(self._folder)
             self.check()
             self._mark()
-        except OSError as exc:
-            raise self._down(exc) from exc
 
     def check(self) -> None:
         """Return if the folder is the store, or nothing was written to it yet."""
-        try:
+        with self._reporting():
             is_new = not any(self._folder.iterdir())
-        except OSError as exc:
-            raise self._down(exc) from exc
         if not is_new:
             self._require_marker()
 
@@ -118,12 +105,9 @@ class Folder:
 
     def _require_marker(self) -> None:
         """Raise ObjectStoreDown in another folder, where no object would be found."""
-        if not self._marked:
-            return
-        try:
-            (self._folder / MARKER).stat()
-        except OSError as exc:
-            raise self._down(exc) from exc
+        if self._marked:
+            with self._reporting():
+                (self._folder / MARKER).stat()
 
     def _mark(self) -> None:
         marker = self._folder / MARKER
@@ -141,17 +125,23 @@ class Folder:
         folder.mkdir(mode=0o700, exist_ok=True)
         _sync(folder.parent)
 
-    def _down(self, exc: OSError) -> ObjectStoreDown:
-        reason = exc.strerror or type(exc).__name__
-        if str(exc.filename).endswith(MARKER):
-            reason = f"it lacks the file {MARKER}"
-        return ObjectStoreDown(f"the object store {self._folder} cannot be used: {reason}")
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        """Raise ObjectStoreDown for an error of the operating system."""
+        try:
+            yield
+        except OSError as exc:
+            reason = exc.strerror or type(exc).__name__
+            if str(exc.filename).endswith(MARKER):
+                reason = f"it lacks the file {MARKER}"
+            raise ObjectStoreDown(
+                f"the object store {self._folder} cannot be used: {reason}"
+            ) from exc
 
 
 def _read(path: Path, key: str, max_bytes: int | None) -> bytes:
-    flags = (
-        os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    )  # a pipe would wait for its writer
+    # Without O_NONBLOCK a pipe would wait for its writer.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with os.fdopen(os.open(path, flags), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -166,11 +156,10 @@ def _link(temporary: Path, path: Path) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _opened(folder: Path) -> Iterator[int]:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        yield handle
     finally:
         os.close(handle)
 
@@ -184,11 +173,8 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with _opened(folder) as handle:
         os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 SCHEMES = ("s3://", "gs://", "az://")
@@ -210,6 +196,8 @@ class BoundedReads:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
+        self.put, self.swap, self.delete = store.put, store.swap, store.delete
+        self.prepare, self.check = store.prepare, store.check
         self._seconds, self._turn_seconds, self._clock = seconds, turn_seconds, clock
         self._turns = threading.BoundedSemaphore(READS)
         self._lock = threading.Lock()
@@ -229,26 +217,6 @@ class BoundedReads:
             raise ObjectStoreDown(f"the object store did not answer within {self._seconds:g} s")
         self._retry_at = None
         return answer.result()
-
-    def put(self, key: str, data: bytes) -> None:
-        """Write an object."""
-        self._store.put(key, data)
-
-    def swap(self, key: str, data: bytes, *, before: bytes | None) -> bool:
-        """Write an object if it is `before` now."""
-        return self._store.swap(key, data, before=before)
-
-    def delete(self, key: str) -> None:
-        """Delete the object."""
-        self._store.delete(key)
-
-    def prepare(self) -> None:
-        """Mark a new store."""
-        self._store.prepare()
-
-    def check(self) -> None:
-        """Return if the store can be read."""
-        self._store.check()
 
     def _check_answers(self) -> None:
         """Raise ObjectStoreDown while the store hangs, but let one reader per period try it."""
@@ -276,8 +244,7 @@ def store_at(address: str, *, marked: bool = True) -> ObjectStore:
     """
     if address.startswith("/"):
         return Folder(Path(address), marked=marked)
-    from runtime.store.object_stores.bucket import (
-        Bucket,  # most installations have a folder and need no client
-    )
+    # Most installations have a folder and need no client.
+    from runtime.store.object_stores.bucket import Bucket
 
     return Bucket(address, marked=marked)
