@@ -77,6 +77,7 @@ def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
         ("SIGNOFF_OBJECT_STORE", "/", "object_store", ""),
         ("LOG_LEVEL", "debug", "log_level", "DEBUG"),
         ("LOG_LEVEL", "", "log_level", "INFO"),
+        ("SIGNOFF_AGENTS", "", "agents", ("agents.flows.hr",)),
     ],
 )
 def test_a_list_may_have_what_says_nothing(name: str, value: str, field: str, read: Any) -> None:
