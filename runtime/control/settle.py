@@ -55,7 +55,7 @@ def undo(*, gate: UUID) -> None:
     if not transaction.get_connection().in_atomic_block:
         raise transaction.TransactionManagementError("call this inside transaction.atomic()")
     connection = pool.djangos()
-    run = gates.find(connection, gate).run
+    run = gates.find_run(connection, gate)
     runs.notify_signal(connection, run)
     if not signals.withdraw(connection, run, gate):
         raise GateNotOpen

@@ -42,7 +42,7 @@ from runtime.reads.run_rows import RunDetail
 from runtime.store import archived_runs, gates, pool, runs
 from runtime.store.archived_runs import Archive
 from runtime.store.pool import Connection
-from runtime.store.tables import blobs, continuations, journal, pruning, signals, waits
+from runtime.store.tables import blobs, continuations, journal, pruning, signals
 from runtime.store.tables.pruning import PruneMark
 
 _AT_REST = frozenset({RunStatus.SUSPENDED, RunStatus.WAITING, RunStatus.PAUSED})
@@ -75,8 +75,7 @@ def export_run(*, run: UUID, actor: Actor) -> str:
             sealed = journal.sign(run, now.position + 1, now.head, entry)
             journal.append_first(connection, sealed)
             runs.end(connection, run, status=RunStatus.EXPORTED, head=sealed.seal.mac)
-            continuations.drop(connection, run)
-            waits.close_all(connection, run)
+            runs.delete_rows(connection, run, "runtime_storedcontinuation", "runtime_waitingcall")
             closed = gates.close_open(connection, run)
             reason = f"{actor.person} exported the run."
             approvals.close(run=run, gates=closed, actor=None, reason=reason)

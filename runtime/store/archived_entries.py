@@ -18,9 +18,11 @@ from runtime.errors import Tampered
 from runtime.store import pool, sealed_files
 from runtime.store.pool import Connection
 from runtime.store.sealed_files import Written
-from runtime.store.tables import journal
+from runtime.store.tables import journal, objects
 from runtime.store.tables.journal import Row
 from runtime.store.tables.pruning import PruneMark
+
+_TABLE = "runtime_archivedentries"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +37,8 @@ class EntriesFile:
 
 def reserve(connection: Connection, run: UUID, *, first: int) -> str:
     """Reserve a new key for entries of a run. Keys that a dead sweeper reserved an hour ago are dropped."""
-    connection.execute(
-        """
-        WITH old AS (DELETE FROM runtime_archivedentries
-            WHERE run_id = %s AND last IS NULL AND at < clock_timestamp() - interval '1 hour'
-            RETURNING place)
-        INSERT INTO runtime_droppedobject (place) SELECT place FROM old ON CONFLICT DO NOTHING
-        """,
-        (run,),
-    )
+    is_old = "run_id = %s AND last IS NULL AND at < clock_timestamp() - interval '1 hour'"
+    objects.drop(connection, _TABLE, is_old, run)
     key = f"entries/{run}-{first}-{secrets.token_hex(6)}"
     connection.execute(
         "INSERT INTO runtime_archivedentries (place, run_id, first) VALUES (%s, %s, %s)",
@@ -83,12 +78,12 @@ def describe_files(connection: Connection, run: UUID) -> list[list[object]]:
 
 def discard(connection: Connection, key: str) -> None:
     """Drop a key whose file is not needed."""
-    _drop(connection, "place = %s AND last IS NULL", key)
+    objects.drop(connection, _TABLE, "place = %s AND last IS NULL", key)
 
 
 def drop_all(connection: Connection, run: UUID) -> None:
     """Drop the files of a run whose payloads are erased."""
-    _drop(connection, "run_id = %s", run)
+    objects.drop(connection, _TABLE, "run_id = %s", run)
 
 
 def write(key: str, run: UUID, mark: PruneMark, rows: Sequence[Row]) -> Written:
@@ -130,16 +125,6 @@ def check(
 def name(run: UUID, first: int) -> str:
     """Return the name that the head of a file has."""
     return f"entries of run {run} from {first}"
-
-
-def _drop(connection: Connection, condition: str, value: object) -> None:
-    connection.execute(
-        f"""
-        WITH gone AS (DELETE FROM runtime_archivedentries WHERE {condition} RETURNING place)
-        INSERT INTO runtime_droppedobject (place) SELECT place FROM gone ON CONFLICT DO NOTHING
-        """,
-        (value,),
-    )
 
 
 def _read(run: UUID, file: EntriesFile) -> Iterator[Row]:

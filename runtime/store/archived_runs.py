@@ -29,19 +29,10 @@ from runtime.core.run.continuation import Continuation
 from runtime.core.run.reducer import initial, step
 from runtime.core.values.errors import CoreError
 from runtime.errors import NotArchived, Tampered
-from runtime.keyring.macs import Seal
 from runtime.ports import wiring
 from runtime.store import archived_entries, pool, runs, sealed_files
 from runtime.store.pool import Connection
-from runtime.store.tables import (
-    blobs,
-    continuations,
-    jobs,
-    journal,
-    partial_replies,
-    pruning,
-    signals,
-)
+from runtime.store.tables import blobs, jobs, journal, objects, pruning
 from runtime.store.tables.journal import RemainingEntries, SignedEntry
 from runtime.store.tables.pruning import UNPRUNED, PruneMark
 
@@ -163,14 +154,7 @@ def record_restored(connection: Connection, run: UUID) -> None:
 
 def drop(connection: Connection, run: UUID) -> None:
     """Delete the row of a run whose payloads are erased. The sweeper deletes the file."""
-    connection.execute(
-        """
-        WITH gone AS (DELETE FROM runtime_archivedrun WHERE run_id = %s RETURNING place)
-        INSERT INTO runtime_droppedobject (place)
-        SELECT place FROM gone WHERE place IS NOT NULL ON CONFLICT DO NOTHING
-        """,
-        (run,),
-    )
+    objects.drop(connection, "runtime_archivedrun", "run_id = %s", run)
 
 
 def drop_restored(connection: Connection) -> int:
@@ -203,10 +187,8 @@ def write(connection: Connection, run: UUID, key: str) -> bool:
     written = sealed_files.write(key, name=_name(run), text=text)
     pruning.write(connection, run, position=row["position"], head=row["head"])
     journal.delete_until(connection, run, until=row["position"])
-    continuations.delete_base(connection, run)
+    runs.delete_rows(connection, run, *runs.OF_LIVE_RUNS)
     blobs.release(connection, run, contents)
-    signals.delete_for_run(connection, run)
-    partial_replies.delete_for_run(connection, run)
     jobs.delete_for_run(connection, run)
     runs.archive(connection, run)
     return record_file(
@@ -246,7 +228,7 @@ def put_back(connection: Connection, archive: Archive) -> None:
         journal.append_first(connection, entry)
     texts = [Blob(digest=digest, text=text) for digest, text in archive.contents.items()]
     blobs.store(connection, run, texts)
-    pruning.delete(connection, run)
+    runs.delete_rows(connection, run, "runtime_pruning")
     if archive.mark != UNPRUNED:
         pruning.restore(connection, archive.mark, archive.start)
     runs.restore(connection, run, archive.row)
@@ -349,7 +331,7 @@ def _entries(
 ) -> Iterator[SignedEntry]:
     pairs = zip(bodies, seals, strict=True)
     for position, (body, (mac, key_id)) in enumerate(pairs, start=mark.position + 1):
-        yield journal.sealed_entry(run, position, body, Seal(mac=mac, key_id=key_id))
+        yield journal.stored_entry(run, position, body, mac, key_id)
 
 
 def _name(run: UUID) -> str:

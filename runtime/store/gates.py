@@ -7,7 +7,6 @@ and then settles again.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from uuid import UUID
@@ -45,14 +44,6 @@ DECIDE = """
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateRun:
-    """The run of a gate."""
-
-    gate: UUID
-    run: UUID
-
-
 def step_parameters(
     opening: tuple[Pending, ...], settled: tuple[UUID, ...], closed: tuple[UUID, ...]
 ) -> dict[str, object]:
@@ -76,12 +67,13 @@ def step_parameters(
     }
 
 
-def find(connection: Connection, gate: UUID) -> GateRun:
-    """Return the place of a gate. Raises GateNotOpen if it does not exist."""
+def find_run(connection: Connection, gate: UUID) -> UUID:
+    """Return the run of a gate. Raises GateNotOpen if it does not exist."""
     row = connection.execute("SELECT run_id FROM runtime_gate WHERE id = %s", (gate,)).fetchone()
     if row is None:
         raise GateNotOpen("there is no such gate")
-    return GateRun(gate=gate, run=row[0])
+    run: UUID = row[0]
+    return run
 
 
 def reopen(connection: Connection, gate: UUID) -> None:
@@ -125,10 +117,8 @@ def settle(
     another transaction was faster.
     """
     statement = _statement(
-        tuple([(statement_part.name, statement_part.sql) for statement_part in extra_statements]),
-        tuple(
-            [statement_part.name for statement_part in extra_statements if statement_part.required]
-        ),
+        tuple([(part.name, part.sql) for part in extra_statements]),
+        tuple([part.name for part in extra_statements if part.required]),
     )
     parameters = {
         "gate": gate,
@@ -136,16 +126,14 @@ def settle(
         "body": signals.body_of(gate, decision),
         "effective_at": effective_at,
     }
-    for statement_part in extra_statements:
-        parameters |= statement_part.parameters
+    for part in extra_statements:
+        parameters |= part.parameters
     try:
         row = pool.row(connection, statement, parameters)
     except psycopg.errors.DivisionByZero as exc:
         raise GateNotOpen from exc
     except psycopg.errors.UniqueViolation as exc:
-        if exc.diag.constraint_name not in {
-            statement_part.overtaken for statement_part in extra_statements
-        }:
+        if exc.diag.constraint_name not in {part.overtaken for part in extra_statements}:
             raise
         raise GateNotOpen from exc
     assert row is not None  # a SELECT without FROM has one row

@@ -178,10 +178,10 @@ def release(
 
     Returns False if the claim or the signal count is stale.
     """
-    return _release(
+    return _change(
         connection,
         claim,
-        "status = %(status)s, due_at = %(due)s, losses = 0, isolated = false, awaits_store = NULL",
+        f"{_FREE}, status = %(status)s, due_at = %(due)s, losses = 0, isolated = false, awaits_store = NULL",
         {"status": status, "mailbox": signal_version, "due": due},
         "AND mailbox = %(mailbox)s",
     )
@@ -189,10 +189,7 @@ def release(
 
 def await_store(connection: Connection, claim: RunClaim, reason: str) -> None:
     """Record that the run waits for the object store, while this worker has it. The next step ends the wait."""
-    connection.execute(
-        "UPDATE runtime_run SET awaits_store = %s WHERE id = %s AND epoch = %s AND owner = %s",
-        (reason, claim.run, claim.epoch, claim.owner),
-    )
+    _change(connection, claim, "awaits_store = %(reason)s", {"reason": reason})
 
 
 def back_off(connection: Connection, claim: RunClaim, seconds: float = BACK_OFF_SECONDS) -> bool:
@@ -200,10 +197,10 @@ def back_off(connection: Connection, claim: RunClaim, seconds: float = BACK_OFF_
 
     Its status becomes the previous one, unless an entry was written since.
     """
-    return _release(
+    return _change(
         connection,
         claim,
-        "status = CASE WHEN position = %(position)s THEN %(status)s ELSE status END,"
+        f"{_FREE}, status = CASE WHEN position = %(position)s THEN %(status)s ELSE status END,"
         " due_at = clock_timestamp() + %(pause)s * interval '1 second'",
         {"status": claim.previous, "position": claim.position, "pause": seconds},
     )
@@ -211,28 +208,25 @@ def back_off(connection: Connection, claim: RunClaim, seconds: float = BACK_OFF_
 
 def isolate(connection: Connection, claim: RunClaim) -> bool:
     """Release a run, unchanged and due, for a process that tries suspected runs."""
-    return _release(
+    return _change(
         connection,
         claim,
-        "status = %(status)s, due_at = clock_timestamp(), isolated = true, losses = 0",
+        f"{_FREE}, status = %(status)s, due_at = clock_timestamp(), isolated = true, losses = 0",
         {"status": claim.previous},
     )
 
 
 def clear_losses(connection: Connection, claim: RunClaim) -> None:
     """Forget the lost leases of a run that made progress under this claim."""
-    connection.execute(
-        "UPDATE runtime_run SET losses = 0 WHERE id = %s AND epoch = %s AND owner = %s",
-        (claim.run, claim.epoch, claim.owner),
-    )
+    _change(connection, claim, "losses = 0", {})
 
 
 def quarantine(connection: Connection, claim: RunClaim, reason: str) -> bool:
     """Quarantine a run whose journal does not verify, or whose workers die. Workers do not claim it."""
-    return _release(
+    return _change(
         connection,
         claim,
-        "status = 'quarantined', reason = %(reason)s, due_at = NULL",
+        f"{_FREE}, status = 'quarantined', reason = %(reason)s, due_at = NULL",
         {"reason": reason},
     )
 
@@ -283,7 +277,7 @@ def count_as_alone(connection: Connection, run: UUID) -> None:
     )
 
 
-def _release(
+def _change(
     connection: Connection,
     claim: RunClaim,
     changes: str,
@@ -292,7 +286,7 @@ def _release(
 ) -> bool:
     cursor = connection.execute(
         f"""
-        UPDATE runtime_run SET {_FREE}, {changes}
+        UPDATE runtime_run SET {changes}
         WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s {condition}
         """,
         {"run": claim.run, "epoch": claim.epoch, "owner": claim.owner, **parameters},

@@ -46,19 +46,14 @@ INSERT = f"""
 # The same for a run with a business key, which may be taken. INSERT alone is faster.
 INSERT_KEYED = f"{INSERT} ON CONFLICT ON CONSTRAINT run_business_key DO NOTHING"
 
+# The tables of which an archived or erased run needs no row.
+OF_LIVE_RUNS = ("runtime_compactionbase", "runtime_signal", "runtime_storedpartialreply")
+
 _WITHOUT_PAYLOADS = "input = 'null', output = NULL, reason = NULL, awaits = NULL"
 _START, _START_KEYED = (
     f"WITH run AS ({statement} RETURNING id), first AS ({journal.APPEND}) SELECT id FROM run"
     for statement in (INSERT, INSERT_KEYED)
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """The end of a run's journal: the position and MAC of the last entry."""
-
-    position: int
-    head: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,13 +262,15 @@ def release(connection: Connection, run: UUID, *, status: str) -> None:
     )
 
 
-def erase_payloads(connection: Connection, run: UUID, *, waits: bool = True) -> End | None:
-    """Erase the payloads in the row of an ended run, and lock the row.
+def erase_payloads(
+    connection: Connection, run: UUID, *, waits: bool = True
+) -> tuple[int, str] | None:
+    """Erase the payloads in the row of an ended run, lock the row, and return position and MAC of its last entry.
 
     Returns None if the run has none, has not ended or is under a legal hold, and without `waits`, if another
     transaction locks it.
     """
-    row = connection.execute(
+    return connection.execute(
         f"""
         UPDATE runtime_run SET removed_at = clock_timestamp(), archived_at = NULL, {_WITHOUT_PAYLOADS}
         WHERE id = (SELECT id FROM runtime_run
@@ -283,7 +280,12 @@ def erase_payloads(connection: Connection, run: UUID, *, waits: bool = True) -> 
         """,
         (run,),
     ).fetchone()
-    return None if row is None else End(position=row[0], head=row[1])
+
+
+def delete_rows(connection: Connection, run: UUID, *tables: str) -> None:
+    """Delete the rows that a run has in these tables."""
+    for table in tables:
+        connection.execute(f"DELETE FROM {table} WHERE run_id = %s", (run,))
 
 
 def lock_to_archive(connection: Connection, run: UUID) -> dict[str, Any] | None:
@@ -345,13 +347,10 @@ def require_no_hold(run: UUID) -> None:
 
 def lift_hold(connection: Connection, run: UUID) -> bool:
     """Lift the legal hold of a run; return False if there is none. The caller has locked its row."""
-    return (
-        connection.execute(
-            "UPDATE runtime_run SET legal_hold = NULL WHERE id = %s AND legal_hold IS NOT NULL",
-            (run,),
-        ).rowcount
-        == 1
+    cursor = connection.execute(
+        "UPDATE runtime_run SET legal_hold = NULL WHERE id = %s AND legal_hold IS NOT NULL", (run,)
     )
+    return cursor.rowcount == 1
 
 
 def peek_start(connection: Connection, *expressions: Expression) -> tuple[NewRun, tuple[Any, ...]]:

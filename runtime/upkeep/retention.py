@@ -24,15 +24,12 @@ from runtime.store import archived_entries, archived_runs, pool, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import (
     blobs,
-    continuations,
     jobs,
     journal,
     late_outcomes,
     occurrences,
-    partial_replies,
     pruning,
     received_events,
-    signals,
     trigger_sources,
 )
 from runtime.store.workers import FORGET
@@ -119,20 +116,17 @@ def erase(run: UUID, *, waits: bool = True) -> bool:
         end = runs.erase_payloads(connection, run, waits=waits)
         if end is None:
             return False
+        position, head = end
         runs.require_no_hold(run)
-        journal.verify(connection, run, position=end.position, head=end.head)
-        at = pruning.write(connection, run, position=end.position, head=end.head)
-        journal.delete_until(connection, run, until=end.position)
-        continuations.delete_base(connection, run)
+        journal.verify(connection, run, position=position, head=head)
+        at = pruning.write(connection, run, position=position, head=head)
+        journal.delete_until(connection, run, until=position)
+        runs.delete_rows(connection, run, *runs.OF_LIVE_RUNS, blobs.REFERENCES, late_outcomes.TABLE)
         archived_entries.drop_all(connection, run)
-        blobs.delete_for_run(connection, run)
         blobs.forget(connection, run)
-        signals.delete_for_run(connection, run)
-        late_outcomes.delete_for_run(connection, run)
-        partial_replies.delete_for_run(connection, run)
         jobs.delete_for_run(connection, run)
         archived_runs.drop(connection, run)
-        wiring.approvals().erase(run=run, at=at, head=end.head)
+        wiring.approvals().erase(run=run, at=at, head=head)
     return True
 
 

@@ -25,6 +25,7 @@ from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from runtime.store.pool import Connection
+from runtime.store.runs import delete_rows
 from runtime.store.step_records import Records, record_event
 from runtime.store.tables import received_events, waits
 from runtime.store.tables.waits import EventWait
@@ -313,7 +314,7 @@ def test_an_event_ends_a_wait_once_and_no_other(own: Connection, runs: tuple[UUI
     wait = EventWait(run=run, frame=frame, call=call)
     assert [waits.complete(own, wait) for _ in range(2)] == [True, False]
     assert waits.open_of(own, run) == set(PLACES[1:])
-    waits.close_all(own, run)
+    delete_rows(own, run, "runtime_waitingcall")
     assert waits.open_of(own, run) == set()
     assert waits.open_of(own, other) == set(PLACES)
 

@@ -16,7 +16,7 @@ from runtime.errors import Tampered
 from runtime.keyring import files, macs, purposes
 from runtime.models import BlobReference, JournalEntry, StoredBlob, StoredContinuation
 from runtime.ports.effects import ToolRequest, ToolResult, Unknown
-from runtime.store import pool
+from runtime.store import pool, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal
 from tests.support.engine import MakeBench, Rig, bodies
@@ -115,10 +115,10 @@ def test_only_unreferenced_blobs_unused_for_long_are_collected(own: Connection, 
     own.execute(long_ago)
     assert blobs.collect(own, 10) == 1
     assert StoredBlob.objects.get() == stored
-    blobs.delete_for_run(own, run)
+    runs.delete_rows(own, run, blobs.REFERENCES)
     this = "WITH run AS (SELECT id FROM runtime_run WHERE id = %(run)s)"
     own.execute(f"{this} {blobs.STORE}", {"run": run, **again})
-    blobs.delete_for_run(own, run)
+    runs.delete_rows(own, run, blobs.REFERENCES)
     assert blobs.collect(own, 10) == 0  # it was used just now
     own.execute(long_ago)
     assert blobs.collect(own, 10) == 1

@@ -401,7 +401,7 @@ def test_each_change_of_a_gate_needs_its_state(own: Connection, gated: Rig, stat
     assert Gate.objects.get(id=gate.id).state == after
     assert len(gated.open_gates(other)) == 1
     with pytest.raises(GateNotOpen):
-        gates.find(own, uuid4())
+        gates.find_run(own, uuid4())
 
 
 def test_ids_of_gates_are_in_the_order_of_their_time(gated: Rig) -> None:

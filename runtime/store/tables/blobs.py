@@ -108,30 +108,17 @@ def text(connection: Connection, digest: str) -> str:
 
 def store(connection: Connection, run: UUID, texts: Iterable[Blob]) -> None:
     """Store the contents of an imported run, and its references to them."""
-    for content in sorted(texts, key=lambda content: content.digest):
-        connection.execute(
-            f"""
-            INSERT INTO runtime_storedblob (digest, body) VALUES (%s, %s)
-            ON CONFLICT (digest) DO UPDATE SET used_at = clock_timestamp(), {_FILL}
-            """,
-            (content.digest, content.text),
-        )
-        share(connection, run, [content.digest])
+    connection.execute(
+        f"WITH run AS (SELECT %(run)s::uuid AS id), stored AS ({STORE}) {REFER}",
+        {"run": run, **parameters(texts)},
+    )
 
 
 def share(connection: Connection, run: UUID, digests: Iterable[str]) -> None:
     """Make a run refer to contents of another one from its first entry on. Raises Tampered if one is missing."""
-    # The lock keeps the collector from deleting one of them before the caller's transaction commits.
     unique = set(digests)
-    cursor = connection.execute(
-        """
-        INSERT INTO runtime_blobreference (run_id, blob_id)
-        SELECT %s, digest FROM runtime_storedblob WHERE digest = ANY(%s) FOR KEY SHARE
-        """,
-        (run, list(unique)),
-    )
-    if cursor.rowcount != len(unique):
-        raise Tampered(f"contents are missing: {len(unique) - cursor.rowcount}")
+    if missing := len(unique) - _refer(connection, run, list(unique)):
+        raise Tampered(f"contents are missing: {missing}")
 
 
 def remember(connection: Connection, run: UUID, texts: Iterable[tuple[UUID, Blob]]) -> None:
@@ -154,14 +141,22 @@ def remember(connection: Connection, run: UUID, texts: Iterable[tuple[UUID, Blob
 
 def share_remembered(connection: Connection, run: UUID, texts: Sequence[Remembered]) -> None:
     """Make a fork refer to the texts that its original remembers, except for those that were erased."""
-    connection.execute(
+    _refer(connection, run, [text.digest for text in texts])
+
+
+def _refer(connection: Connection, run: UUID, digests: list[str]) -> int:
+    """Make a run refer to those of the contents that exist. Returns their number.
+
+    The lock keeps the collector from deleting one of them before the caller's transaction commits.
+    """
+    return connection.execute(
         """
         INSERT INTO runtime_blobreference (run_id, blob_id)
         SELECT %s, digest FROM runtime_storedblob WHERE digest = ANY(%s) FOR KEY SHARE
         ON CONFLICT DO NOTHING
         """,
-        (run, [text.digest for text in texts]),
-    )
+        (run, digests),
+    ).rowcount
 
 
 def remembered(connection: Connection, digests: Sequence[str]) -> dict[str, str]:
@@ -226,11 +221,6 @@ def release(connection: Connection, run: UUID, digests: Sequence[str]) -> None:
         "DELETE FROM runtime_blobreference WHERE run_id = %s AND blob_id = ANY(%s)",
         (run, list(digests)),
     )
-
-
-def delete_for_run(connection: Connection, run: UUID) -> None:
-    """Delete the run's references."""
-    connection.execute("DELETE FROM runtime_blobreference WHERE run_id = %s", (run,))
 
 
 def collect(connection: Connection, limit: int) -> int:

@@ -68,7 +68,7 @@ def needs_brief(covered: int, tail: int, *, release: bool) -> bool:
 
 
 def needs_rewrite(covered: int, tail: int) -> bool:
-    """Decide as `due` does for a continuation that is written in full."""
+    """Decide as `needs_brief` does for a continuation that is written in full."""
     return tail > LONG and tail >= covered
 
 
@@ -113,34 +113,12 @@ def load_base(connection: Connection, run: UUID) -> Continuation | None:
     return None if row is None else _checked(run, row, no_entries)
 
 
-def delete_base(connection: Connection, run: UUID) -> None:
-    """Delete the base, together with the journal that follows it."""
-    connection.execute("DELETE FROM runtime_compactionbase WHERE run_id = %s", (run,))
-
-
-def restore_base(connection: Connection, state: Continuation) -> None:
-    """Write the state after the removed entries as the base of a run that has none."""
+def store(connection: Connection, state: Continuation, statement: str = REPLACE) -> None:
+    """Write the continuation of a run that no worker has, in full; with PIN write it as the base of the run."""
     connection.execute(
-        f"WITH run AS (SELECT %(run)s::uuid AS id) {PIN}",
+        f"WITH run AS (SELECT %(run)s::uuid AS id) {statement}",
         {"run": state.run, "position": state.position, **parameters(state)},
     )
-
-
-def store(connection: Connection, continuation: Continuation) -> None:
-    """Write the continuation of a run that no worker has, in full."""
-    connection.execute(
-        f"WITH run AS (SELECT %(run)s::uuid AS id) {REPLACE}",
-        {
-            "run": continuation.run,
-            "position": continuation.position,
-            **parameters(continuation),
-        },
-    )
-
-
-def drop(connection: Connection, run: UUID) -> None:
-    """Delete the continuation of a run that ends here."""
-    connection.execute("DELETE FROM runtime_storedcontinuation WHERE run_id = %s", (run,))
 
 
 def exists(connection: Connection, run: UUID) -> bool:

@@ -100,10 +100,13 @@ def append_first(connection: Connection, sealed: SignedEntry) -> None:
     )
 
 
-def sealed_entry(run: UUID, position: int, body: str, seal: Seal) -> SignedEntry:
-    """Return an entry of an archived run, to be written again."""
-    commit = UUID(int=_ids.getrandbits(128), version=4)
-    return SignedEntry(run=run, position=position, body=body, seal=seal, commit_id=commit)
+def stored_entry(
+    run: UUID, position: int, body: str, mac: str, key_id: str, commit: UUID | None = None
+) -> SignedEntry:
+    """Return a stored entry. One of an archived run, to be written again, gets a new id of its commit."""
+    commit_id = commit or UUID(int=_ids.getrandbits(128), version=4)
+    seal = Seal(mac=mac, key_id=key_id)
+    return SignedEntry(run=run, position=position, body=body, seal=seal, commit_id=commit_id)
 
 
 def entry_of(sealed: SignedEntry) -> Entry:
@@ -222,7 +225,7 @@ def history(connection: Connection, run: UUID, *, limit: int | None = None) -> R
     return RemainingEntries(
         mark=mark,
         start=start,
-        entries=((_signed(run, *row), _decoded(row[0], row[1])) for row in remaining),
+        entries=((stored_entry(run, *row), _decoded(row[0], row[1])) for row in remaining),
     )
 
 
@@ -364,10 +367,3 @@ def unpacked(
         body = body or codec.unpacked(packed[_MAC_BYTES:])
         mac = mac or packed[:_MAC_BYTES].hex()
     return position, body, mac, key_id, *columns
-
-
-def _signed(
-    run: UUID, position: int, body: str, mac: str, key_id: str, commit: UUID
-) -> SignedEntry:
-    seal = Seal(mac=mac, key_id=key_id)
-    return SignedEntry(run=run, position=position, body=body, seal=seal, commit_id=commit)

@@ -9,6 +9,7 @@ import json
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Literal
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from runtime.store.pool import Connection
 
 log = logging.getLogger(__name__)
 
+TABLE = "runtime_lateoutcome"
 LABEL = "late outcome"  # tells a row from a journal entry under the same key
 
 
@@ -40,6 +42,9 @@ class LateOutcomeRow:
     error: str = ""
 
 
+_key = attrgetter("run", "frame", "call", "attempt", "started_at", "worker", "at")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateOutcomes:
     """The late outcomes of a run, and a text for each row that does not verify."""
@@ -58,18 +63,7 @@ def insert(connection: Connection, late: LateOutcomeRow) -> bool:
             (run_id, frame, call, attempt, started_at, worker, at, body, mac, key_id)
         VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
         """,
-        (
-            late.run,
-            late.frame,
-            late.call,
-            late.attempt,
-            late.started_at,
-            late.worker,
-            late.at,
-            body,
-            seal.mac,
-            seal.key_id,
-        ),
+        (*_key(late), body, seal.mac, seal.key_id),
     )
     return cursor.rowcount == 1
 
@@ -96,20 +90,9 @@ def read_for_run(connection: Connection, run: UUID) -> LateOutcomes:
     return LateOutcomes(genuine=tuple(genuine), forged=tuple(forged))
 
 
-def delete_for_run(connection: Connection, run: UUID) -> None:
-    """Delete the late outcomes of a run whose payloads were removed."""
-    connection.execute("DELETE FROM runtime_lateoutcome WHERE run_id = %s", (run,))
-
-
 def _parts(late: LateOutcomeRow, body: str) -> tuple[str, ...]:
-    return (
-        LABEL,
-        str(late.run),
-        late.frame,
-        late.call,
-        str(late.attempt),
-        late.started_at.astimezone(UTC).isoformat(),
-        str(late.worker),
-        late.at.astimezone(UTC).isoformat(),
-        body,
+    columns = (
+        column.astimezone(UTC).isoformat() if isinstance(column, datetime) else str(column)
+        for column in _key(late)
     )
+    return (LABEL, *columns, body)

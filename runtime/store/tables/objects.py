@@ -82,6 +82,18 @@ def read(digest: str, key: str) -> str:
     return text
 
 
+def drop(connection: Connection, table: str, condition: str, value: object) -> None:
+    """Delete the rows of files that meet a condition. The sweeper deletes their objects."""
+    connection.execute(
+        f"""
+        WITH gone AS (DELETE FROM {table} WHERE {condition} RETURNING place)
+        INSERT INTO runtime_droppedobject (place)
+        SELECT place FROM gone WHERE place IS NOT NULL ON CONFLICT DO NOTHING
+        """,
+        (value,),
+    )
+
+
 def delete_dropped(connection: Connection, stop: threading.Event) -> int:
     """Delete the objects of deleted rows, until `stop`. Returns how many. Raises ObjectStoreDown.
 

@@ -78,8 +78,3 @@ def read_for_run(connection: Connection, run: UUID) -> tuple[dict[str, PartialRe
 def parameters(frames: Collection[str]) -> dict[str, object]:
     """Return the parameters of DROP."""
     return {"r_frames": list(frames)}
-
-
-def delete_for_run(connection: Connection, run: UUID) -> None:
-    """Delete the rows of a run whose payloads were removed."""
-    connection.execute("DELETE FROM runtime_storedpartialreply WHERE run_id = %s", (run,))

@@ -20,6 +20,7 @@ from runtime.core.run.reducer import initial
 from runtime.errors import Tampered
 from runtime.keyring import macs, purposes
 from runtime.keyring.macs import Seal
+from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import continuations
 
@@ -93,9 +94,7 @@ def write(
 
     A live run needs its `state` after the last deleted entry.
     """
-    row = connection.execute("SELECT clock_timestamp()").fetchone()
-    assert row is not None  # a SELECT without FROM has one row
-    at: datetime = row[0]
+    at = pool.now(connection)
     _write(connection, run, PruneMark(position=position, head=head, at=at), state)
     return at
 
@@ -103,7 +102,7 @@ def write(
 def restore(connection: Connection, mark: PruneMark, state: Continuation) -> None:
     """Write the mark of a shortened journal again, and the base of its run, whose rows were deleted."""
     _write(connection, state.run, mark, state)
-    continuations.restore_base(connection, state)
+    continuations.store(connection, state, continuations.PIN)
 
 
 def _write(connection: Connection, run: UUID, mark: PruneMark, state: Continuation | None) -> None:
@@ -130,11 +129,6 @@ def _write(connection: Connection, run: UUID, mark: PruneMark, state: Continuati
             **(stored if state is None else continuations.parameters(state)),
         },
     )
-
-
-def delete(connection: Connection, run: UUID) -> None:
-    """Delete the mark of a run whose whole journal was restored."""
-    connection.execute("DELETE FROM runtime_pruning WHERE run_id = %s", (run,))
 
 
 def _parts(run: UUID, mark: PruneMark) -> tuple[str, ...]:

@@ -279,11 +279,6 @@ def delete_cancels(connection: Connection, run: UUID) -> None:
     connection.execute("DELETE FROM runtime_signal WHERE run_id = %s AND kind = %s", (run, CANCEL))
 
 
-def delete_for_run(connection: Connection, run: UUID) -> None:
-    """Delete the signals of a run that has ended: it consumes no more."""
-    connection.execute("DELETE FROM runtime_signal WHERE run_id = %s", (run,))
-
-
 def _decode(number: int, kind: str, body: str) -> Signal:
     """Decode a signal. Raises Tampered if none of our processes wrote it."""
     try:

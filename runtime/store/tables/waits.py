@@ -80,11 +80,6 @@ def complete(connection: Connection, wait: EventWait) -> bool:
     return cursor.rowcount == 1
 
 
-def close_all(connection: Connection, run: UUID) -> None:
-    """End every wait of a run that no longer continues here. The caller has locked the run's row."""
-    connection.execute("DELETE FROM runtime_waitingcall WHERE run_id = %s", (run,))
-
-
 def open_of(connection: Connection, run: UUID) -> set[tuple[str, str]]:
     """Return frame and call of every wait of a run."""
     rows = connection.execute(
