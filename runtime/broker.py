@@ -189,9 +189,12 @@ def keep(run: UUID) -> None:
 
 
 def listen() -> None:
-    """Tell other processes that this one reads its own queue for the next three seconds. Raises ConnectionError."""
+    """Tell other processes that this one reads its own queue for the next three seconds. Raises ConnectionError.
+
+    A full broker refuses the note, but its hints can be read: then those of this process go to all workers.
+    """
     if _own_queue is not None:
-        with _reached() as broker:
+        with _reached() as broker, suppress(redis.ResponseError):
             note_listening(broker, _own_queue)
 
 

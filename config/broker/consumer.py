@@ -61,7 +61,6 @@ class HintReader(threading.Thread):
         is_reached, listens_until = True, 0.0
         with ThreadPoolExecutor(self._concurrency, "run") as threads:
             while not self._is_draining():
-                hint = None
                 try:
                     if (now := time.monotonic()) >= listens_until:
                         broker.listen()
@@ -69,18 +68,19 @@ class HintReader(threading.Thread):
                     # With no thread free, hints stay in the broker.
                     if queues := self.readable_queues():
                         hint = broker.take_hint(queues, WAIT_SECONDS)
+                        is_reached = True
+                        if hint is not None:
+                            self._submit(threads, hint)
                     else:
                         self._await_end()
-                    is_reached = True
                 except ConnectionError as exc:
                     if is_reached:
                         log.warning("No hints are read until the broker is back: %s", exc)
                     is_reached = False
                     self._await_end()
-                if hint is not None:
-                    with self._ended:
-                        self._active += 1
-                    threads.submit(self.follow, hint)
+                except Exception:  # or no hint would be read until this process ends
+                    log.exception("No hints are read for a second")
+                    self._await_end()
             broker.stop_listening()
 
     def follow(self, hint: str) -> None:
@@ -93,6 +93,12 @@ class HintReader(threading.Thread):
             with self._ended:
                 self._active -= 1
                 self._ended.notify()
+
+    def _submit(self, threads: ThreadPoolExecutor, hint: str) -> None:
+        """Have a thread follow the hint. If none can be started, the error is raised, and a later thread follows it."""
+        with self._ended:
+            self._active += 1
+        threads.submit(self.follow, hint)
 
     def _await_end(self) -> None:
         """Wait a second, or until a run ends."""

@@ -173,6 +173,23 @@ def test_a_process_listens_until_it_drains(broker: "redis.Redis") -> None:
     assert not broker.exists(f"signoff:listens:{own}")
 
 
+def test_the_hints_of_a_full_broker_are_read(broker: "redis.Redis") -> None:
+    own, run = dispatch.open_own_queue(), uuid4()
+    dispatch.send_all([(run, dispatch.RESUMED)])
+    read: list[str] = []
+    reader = HintReader([dispatch.RESUMED, own], 1, read.append, lambda: bool(read))
+    before = broker.config_get("maxmemory")
+    broker.config_set("maxmemory", 1)
+    try:
+        reader.start()
+        reader.join(10.0)
+    finally:
+        broker.config_set("maxmemory", before["maxmemory"])
+        read.append("end")
+        reader.join()
+    assert read == [str(run), "end"]
+
+
 def test_no_queue_keeps_no_run(broker: "redis.Redis", caplog: pytest.LogCaptureFixture) -> None:
     run = uuid4()
     dispatch.keep(run)

@@ -125,11 +125,12 @@ def test_a_worker_that_ends_without_a_stop_signal_reads_no_more(
     assert not reader.is_alive()
 
 
-def test_a_reader_outlives_the_broker_and_a_run_that_fails(
+def test_a_reader_outlives_the_broker_errors_and_a_run_that_fails(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(consumer, "WAIT_SECONDS", 0.01)
-    answers: list[Any] = [ConnectionError("gone"), ConnectionError("gone"), "broken", None, "run"]
+    gone, full = ConnectionError("gone"), RuntimeError("can't start new thread")
+    answers: list[Any] = [gone, gone, full, "broken", None, "run"]
     followed, ended = list[str](), threading.Event()
 
     def take(*_: object) -> str | None:
@@ -149,7 +150,7 @@ def test_a_reader_outlives_the_broker_and_a_run_that_fails(
     reader.start()
     reader.join()
     assert followed == ["broken", "run"]
-    assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR", "ERROR"]
 
 
 def test_embedded_postgres_has_enough_connections() -> None:
