@@ -101,6 +101,8 @@ def call(tool: ToolSpec, arguments: dict[str, Any], unsealed: Any, request: Tool
                 f"{tool.name} was not called with its credentials: getting them took all its time"
             )
             return ToolFailure(error=reason, retryable=True, cause=FailureCause.TIME)
+        if anew:  # the first attempt may have changed them
+            arguments = read_arguments(tool, unsealed)
         outcome = _outcome(
             tool, arguments, unsealed, replace(context, credentials=credentials), request
         )
@@ -220,7 +222,7 @@ def _outcome(
         # A transactional tool is rolled back if its result cannot be journaled.
         is_transactional = EFFECT_CLASSES[tool.effect].commits_with_entry
         with transaction.atomic() if is_transactional else nullcontext():
-            value = tool.function(*before, **arguments)
+            value = tool.function(*before, **{**tool.fresh_defaults(), **arguments})
             if tool.is_async:  # in a loop of its own, and cancelled at the deadline
                 value = asyncio.run(asyncio.wait_for(value, request.deadline))
             result = _result(tool, value)
@@ -332,7 +334,7 @@ def _call_for_preview(
     context: ToolContext,
 ) -> Any:
     """Call a function with the arguments that it takes, and with the context if it takes one."""
-    named_arguments = select_arguments(function, {**tool.defaults, **arguments})
+    named_arguments = select_arguments(function, tool, arguments)
     if "context" in inspect.signature(function).parameters and "context" not in named_arguments:
         named_arguments["context"] = context
     return function(**named_arguments)

@@ -8,6 +8,7 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Collection, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +70,7 @@ def within(
     It runs in a thread of its own, which is left alone at the time limit.
     """
     results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-    named_arguments = select_arguments(function, {**tool.defaults, **arguments})
+    named_arguments = select_arguments(function, tool, arguments)
 
     def run() -> None:
         try:
@@ -89,12 +90,19 @@ def within(
     return value
 
 
-def select_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that the function takes: all of them if it has `**kwargs`."""
+def select_arguments(
+    function: Callable[..., Any], tool: ToolSpec, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return copies of the arguments that the function takes: all of them if it has `**kwargs`.
+
+    A condition or a precondition that changes one would otherwise change what the others and the tool receive.
+    """
     parameters = inspect.signature(function).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return dict(arguments)
-    return {name: value for name, value in arguments.items() if name in parameters}
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    complete = {**tool.defaults, **arguments}
+    return deepcopy(
+        {name: value for name, value in complete.items() if takes_all or name in parameters}
+    )
 
 
 def check(function: Any, setting: str, argument_names: Collection[str], label: str) -> None:

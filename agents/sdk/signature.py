@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NotRequired, get_type_hints
 
@@ -44,7 +45,8 @@ def read_signature(function: Callable[..., Any], label: str, *, context: type) -
             raise DefinitionError(f"{label}: the context must be the first parameter")
         _build(hints[parameter.name], f"{label}: argument {parameter.name}")
     result = _result(hints.get("return", Any), label)
-    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    # Copies: a function may change its own.
+    defaults = {p.name: deepcopy(p.default) for p in parameters if p.default is not p.empty}
     for name, value in defaults.items():
         try:
             require_json(value, f"the default of {name}")
@@ -62,7 +64,7 @@ def read_signature(function: Callable[..., Any], label: str, *, context: type) -
     schema = json_schema_of(adapter, label)
     schema.setdefault("properties", {})
     for name, value in defaults.items():
-        schema["properties"][name]["default"] = value
+        schema["properties"][name]["default"] = deepcopy(value)
     return ToolSignature(
         arguments=adapter,
         schema=schema,

@@ -6,6 +6,7 @@ remembers of its thread.
 
 import inspect
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -139,15 +140,26 @@ class ToolSpec:
     credentials: tuple[Credential, ...] = ()
     is_async: bool = field(init=False, repr=False)
     sentence_args: frozenset[str] = field(init=False, repr=False)
+    _changeable: tuple[str, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         # Every call of the tool reads these, so they are computed once.
+        names = inspect.signature(self.function).parameters.keys() & self.defaults
+        changeable = [name for name in names if isinstance(self.defaults[name], list | dict)]
+        object.__setattr__(self, "_changeable", tuple(changeable))
         object.__setattr__(self, "is_async", iscoroutinefunction(self.function))
         object.__setattr__(self, "sentence_args", frozenset(find_placeholders(self.sentence)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function as its author wrote it."""
         return self.function(*args, **kwargs)
+
+    def fresh_defaults(self) -> dict[str, Any]:
+        """Return copies of the lists and objects among the function's own defaults.
+
+        A function that changes its default would otherwise change it for later calls, which a person approved without.
+        """
+        return {name: deepcopy(self.defaults[name]) for name in self._changeable}
 
     @mistakes.recording
     def with_settings(

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 
+from agents.credentials import Environment
 from agents.effect_handler import AgentEffects
-from agents.sdk import NotDone, ToolContext, ToolError, tool
+from agents.sdk import CredentialRefused, NotDone, ToolContext, ToolError, tool
 from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import EffectClass, Risk
 from runtime.core.values.json_values import sha256_of
@@ -204,3 +205,51 @@ def test_an_error_before_the_tool_is_called_is_certain() -> None:
 def test_a_transaction_without_a_result_rolls_back(how: str, outcome: type, rows: int) -> None:
     assert isinstance(_perform("employ", {"how": how}), outcome)
     assert Group.objects.filter(name=how).count() == rows
+
+
+def _change(notes: list[str]) -> bool:
+    """A condition that changes its argument, although it may not."""
+    notes.append("judged")
+    return len(notes) > 1
+
+
+def _judge(notes: list[str]) -> str:
+    return "high" if _change(notes) else "low"
+
+
+def _check(notes: list[str]) -> str | None:
+    return "there are too many" if _change(notes) else None
+
+
+REFUSED: list[str] = []
+
+
+@tool(
+    approval=_change,
+    risk=_judge,
+    precondition=_check,
+    credentials=[Environment("crm", "CRM_TOKEN")],
+)
+def write(context: ToolContext, notes: list[str] = [], more: dict[str, Any] = {}) -> Any:  # noqa: B006
+    """Changes its arguments, and is refused with its credential at first."""
+    notes.append("written")
+    more["written"] = True
+    if not REFUSED:
+        REFUSED.append(context.credentials["crm"])
+        raise CredentialRefused("401")
+    return [notes, more]
+
+
+def test_code_that_changes_its_arguments_changes_no_other_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also not those of its next attempt, and not the defaults, which are part of what a person approves."""
+    monkeypatch.setenv("CRM_TOKEN", "token")
+    handler = handler_of(spec_of("scribe", tools=[write]))
+    described = handler.describe(agent="scribe", tool="write", args={})
+    for _ in range(2):
+        REFUSED.clear()
+        outcome = handler.perform(tool_request("scribe", "write", {}))
+        assert outcome == ToolResult(value=[["written"], {"written": True}])
+        assert handler.describe(agent="scribe", tool="write", args={}) == described
+    assert (described.risk, described.gated) == (Risk.LOW, False)
