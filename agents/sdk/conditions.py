@@ -7,7 +7,8 @@ import inspect
 import json
 import queue
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -134,9 +135,34 @@ def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:
     return tool.sentence.format_map(words)
 
 
+class CodeEnded(Exception):
+    """Code of an author raised an exception that is no `Exception`, such as SystemExit. The message has its type."""
+
+
+@contextmanager
+def contained() -> Iterator[None]:
+    """Raise CodeEnded if code of an author raises SystemExit, CancelledError or another that is no `Exception`.
+
+    It would end the thread of its run without a word, and nothing would release the run. In the main thread, which no
+    run has, a person or a test may end the code.
+    """
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as exc:
+        if threading.current_thread() is threading.main_thread():
+            raise
+        raise CodeEnded(describe_exception(exc)) from exc
+
+
 def describe_exception(exc: BaseException) -> str:
     """Return type and message: a message alone often says nothing (`KeyError: 'id'`)."""
-    return plain(f"{type(exc).__name__}: {exc}")
+    name = type(exc).__name__
+    try:
+        return plain(str(exc) if isinstance(exc, CodeEnded) else f"{name}: {exc}")
+    except Exception:  # of the author's class of errors
+        return f"{name}, whose message cannot be read"
 
 
 def _visible(value: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic import ValidationError as PydanticError
 
+from agents.sdk.conditions import contained, describe_exception
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec
 from runtime.core.run.events import Proposal
 from runtime.core.values import json_schema
@@ -45,8 +46,9 @@ def read(model: type[BaseModel], value: Any, *, root: str = "input") -> Any:
     Raise InvalidInput with all errors.
     """
     try:
-        parsed = model.model_validate_json(json.dumps(value))
-        as_json = parsed.model_dump(mode="json", by_alias=True)
+        with contained():
+            parsed = model.model_validate_json(json.dumps(value))
+            as_json = parsed.model_dump(mode="json", by_alias=True)
         require_json(as_json, root)
     except PydanticError as exc:
         raise_all(
@@ -58,7 +60,7 @@ def read(model: type[BaseModel], value: Any, *, root: str = "input") -> Any:
     except NotJson as exc:
         raise InvalidInput(exc.field, exc.detail) from exc
     except Exception as exc:  # of a validator
-        reason = f"its model {model.__name__} failed: {type(exc).__name__}: {exc}"
+        reason = f"its model {model.__name__} failed: {describe_exception(exc)}"
         raise InvalidInput(root, reason) from exc
     return as_json
 
@@ -77,12 +79,13 @@ def json_problem(text: str, *, root: str) -> str:
 def instructions(make: Callable[[Any], str], model: type[BaseModel], input: Any) -> str:
     """Call an agent's function of instructions with an input that `read` returned. Raise InvalidInput."""
     try:
-        text = make(model.model_validate_json(json.dumps(input)))
+        with contained():
+            text = make(model.model_validate_json(json.dumps(input)))
         require_json(text, "instructions")
     except NotJson as exc:
         raise InvalidInput("instructions", exc.detail) from exc
     except Exception as exc:  # of the function
-        reason = f"their function {make.__name__} failed: {type(exc).__name__}: {exc}"
+        reason = f"their function {make.__name__} failed: {describe_exception(exc)}"
         raise InvalidInput("instructions", reason) from exc
     if not isinstance(text, str) or not 0 < len(text.strip()) <= MAX_INSTRUCTIONS:
         requirement = f"a text of 1 to {MAX_INSTRUCTIONS} characters"

@@ -87,7 +87,7 @@ class HintReader(threading.Thread):
         """Advance the run of a hint. An error is logged: the sweeper sends the hint again."""
         try:
             self._advance_run(hint)
-        except Exception:
+        except BaseException:  # some libraries raise panics that are no Exception
             log.exception("A run was not advanced")
         finally:
             with self._ended:

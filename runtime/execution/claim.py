@@ -91,7 +91,7 @@ def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
                 _work(context, claimed, messages, stored)
             except Exception as exc:
                 _give_up(claim, context, exc)
-    except Exception:
+    except BaseException:
         context.heartbeat.abandon(run, owner)
         raise
     return True

@@ -1,19 +1,41 @@
 """The engine's description of calls, and the outcomes of tools."""
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
+from pydantic import BaseModel, field_validator
 
 from agents.credentials import Environment
 from agents.effect_handler import AgentEffects
-from agents.sdk import CredentialRefused, NotDone, ToolContext, ToolError, tool
+from agents.sdk import (
+    Compaction,
+    CredentialRefused,
+    Holds,
+    NotDone,
+    Preview,
+    ToolContext,
+    ToolError,
+    tool,
+)
+from agents.sdk.conditions import CodeEnded, describe_exception
 from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import EffectClass, Risk
 from runtime.core.values.json_values import sha256_of
-from runtime.errors import UnknownAgent
-from runtime.ports.agents import CallRejected
-from runtime.ports.effects import EffectHandler, ToolFailure, ToolResult, Unknown
+from runtime.errors import InvalidInput, UnknownAgent
+from runtime.ports.agents import CallRejected, TurnBoundary
+from runtime.ports.effects import (
+    EffectHandler,
+    ModelRequest,
+    PreviewRequest,
+    ToolFailure,
+    ToolResult,
+    Unknown,
+)
 from tests.support.specs import RUN, Question, handler_of, spec_of, tool_request
 
 PATIENT = RetryPolicy(attempts=5, base=1.0, ceiling=2.0)
@@ -245,11 +267,107 @@ def test_code_that_changes_its_arguments_changes_no_other_call(
 ) -> None:
     """Also not those of its next attempt, and not the defaults, which are part of what a person approves."""
     monkeypatch.setenv("CRM_TOKEN", "token")
-    handler = handler_of(spec_of("scribe", tools=[write]))
-    described = handler.describe(agent="scribe", tool="write", args={})
+    handler = handler_of(spec_of("clerk", tools=[write]))
+    described = handler.describe(agent="clerk", tool="write", args={})
     for _ in range(2):
         REFUSED.clear()
-        outcome = handler.perform(tool_request("scribe", "write", {}))
+        outcome = handler.perform(tool_request("clerk", "write", {}))
         assert outcome == ToolResult(value=[["written"], {"written": True}])
-        assert handler.describe(agent="scribe", tool="write", args={}) == described
+        assert handler.describe(agent="clerk", tool="write", args={}) == described
     assert (described.risk, described.gated) == (Risk.LOW, False)
+
+
+class Panic(BaseException):
+    """As of a library in another language, or a cancelled task."""
+
+
+def _panic(*_: Any, **__: Any) -> Any:
+    raise Panic("gone")
+
+
+class Strict(BaseModel):
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def check(cls, name: str) -> str:
+        return str(_panic()) if name == "panic" else name
+
+
+def _instruct(task: Strict) -> str:
+    return str(_panic(task))
+
+
+def _permit(how: str) -> str | None:
+    return str(_panic()) if how == "early" else None
+
+
+def _show(how: str) -> Preview:
+    return Preview(counts={"how": _panic(how)})
+
+
+@tool(precondition=_permit, preview=_show, approval=True)
+def leap(how: str) -> Any:
+    """Leaps."""
+    raise asyncio.CancelledError(how)
+
+
+@tool()
+async def swim(how: str) -> Any:
+    """Swims."""
+    raise asyncio.CancelledError(how)
+
+
+HASTY = spec_of(
+    "hasty",
+    input=Strict,
+    instructions=_instruct,
+    model=_panic,
+    tools=[leap, swim],
+    holds=Holds(when=_panic),
+    compaction=Compaction(messages=8, summarise=_panic),
+)
+
+
+def test_code_that_would_end_the_thread_of_its_run_fails_like_other_code() -> None:
+    """No worker would get the run again: its lease is that of a process which lives on."""
+    handler, outcomes = handler_of(HASTY), list[Any]()
+    request = ModelRequest(
+        run=RUN,
+        frame="0",
+        agent="hasty",
+        messages=({"role": "input", "content": {}},),
+        deadline=5.0,
+    )
+    late, early = [tool_request("hasty", "leap", {"how": how}) for how in ("late", "early")]
+
+    def check() -> None:
+        for call in (late, replace(late, tool="swim")):
+            assert handler.perform(call) == Unknown(error="CancelledError: late")
+        refused = "leap was not called, because its precondition failed: Panic: gone"
+        assert handler.perform(early) == ToolFailure(error=refused)
+        shown = handler.preview(PreviewRequest(of=late, digest="d", deadline=1.0))
+        assert shown.missing == "Panic: gone"
+        with pytest.raises(InvalidInput, match="Panic: gone"):
+            handler.instruct("hasty", {"name": "x"}, at=datetime.now(UTC))
+        with pytest.raises(InvalidInput, match="Panic: gone"):
+            handler.receive("hasty", {"name": "panic"})
+        boundary = TurnBoundary(agent="hasty", turn=1, seconds=0.0, messages=())
+        with pytest.raises(CodeEnded, match="Panic: gone"):
+            handler.hold_reason(boundary)
+        for summary in (False, True):
+            handler.start_model_call(replace(request, summary=summary), outcomes.append)
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(check).result()
+    assert [outcome.error for outcome in outcomes] == ["Panic: gone"] * 2
+    with pytest.raises(asyncio.CancelledError):  # as a test that is interrupted
+        handler.perform(late)
+
+
+def test_an_error_without_a_message_is_named() -> None:
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise KeyError("message")
+
+    assert describe_exception(Odd()) == "Odd, whose message cannot be read"

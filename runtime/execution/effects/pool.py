@@ -20,11 +20,18 @@ from functools import partial
 from runtime.core.run.planning import AnswerInquiry, CallModel
 from runtime.core.values.enums import EFFECT_CLASSES
 from runtime.execution.effects.kept_replies import ReplyKeeper
-from runtime.execution.effects.outcomes import timed_out
+from runtime.execution.effects.outcomes import rolled_back, timed_out
 from runtime.execution.effects.perform import perform, start_model_call
 from runtime.execution.effects.running import KeptSlot, RunningEffect
 from runtime.execution.effects.transactional import transact
-from runtime.ports.effects import EffectHandler, ModelRequest, Outcome, PreviewRequest, ToolRequest
+from runtime.ports.effects import (
+    EffectHandler,
+    ModelRequest,
+    Outcome,
+    PreviewRequest,
+    ToolRequest,
+    Unknown,
+)
 from runtime.store.step_records import Work
 
 log = logging.getLogger(__name__)
@@ -164,6 +171,11 @@ class EffectPool:
                 outcome = transact(effect, partial(perform, self._handler))
             else:
                 outcome = perform(self._handler, request)
+        except BaseException as exc:  # or the runner would wait for an outcome without end
+            log.exception("Call %s: its thread failed", request.key)
+            outcome = Unknown(error=f"its thread failed: {type(exc).__name__}")
+            if EFFECT_CLASSES[request.effect].commits_with_entry:
+                outcome = rolled_back(outcome)
         finally:
             in_time = self._free(effect, has_outcome=outcome is not None)
         if outcome is not None:

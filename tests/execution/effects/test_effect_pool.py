@@ -33,7 +33,7 @@ from runtime.ports.effects import (
 )
 from runtime.reads import workers as workers_query
 from tests.execution.conftest import running
-from tests.support.engine import LONG, MakeBench, Rig, cancel, events, pause, types
+from tests.support.engine import LONG, Death, MakeBench, Rig, cancel, events, pause, types
 from tests.support.fake_ports import FakeEffects, FakeTool, ask, say, turns
 from tests.support.people import until
 from tests.support.threads import aside, in_thread
@@ -319,6 +319,22 @@ def test_a_handler_that_delivers_twice_or_raises_is_heard_once() -> None:
     assert [message.outcome for message in came] == [say("first")]
     assert effects_pool.reserve(CallModel(frame="0"), lambda: None)
     effects_pool.close()
+
+
+@pytest.mark.parametrize(
+    ("effect", "kind"),
+    [(EffectClass.WRITE, "OutcomeUnknown"), (EffectClass.TRANSACTIONAL, "RetryScheduled")],
+)
+def test_a_call_whose_thread_fails_has_an_outcome(
+    rig: MakeBench, effect: EffectClass, kind: str
+) -> None:
+    def body(_: ToolRequest) -> Outcome:
+        raise Death
+
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(effect=effect, body=body))
+    run = desk.advance_once(desk.start("a"))
+    event, *_ = [event for event in events(run.id) if event["type"] == kind]
+    assert event["error"] == "its thread failed: Death"
 
 
 def test_deadlines_fire_in_order_unless_cancelled() -> None:
