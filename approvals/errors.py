@@ -16,24 +16,22 @@ class ApprovalError(RequestError):
 
 
 class NotFound(ApprovalError):
-    """The object does not exist, or the actor may not read it."""
+    """There is no such approval."""  # or the actor may not read it
 
     status, code = 404, "not_found"
-
-    def __init__(self) -> None:
-        super().__init__("There is no such approval.")
 
 
 class UnknownFactor(ApprovalError):
-    """The person has no such second factor, or none at all."""
+    """There is no such second factor."""
 
     status, code = 404, "not_found"
 
-    def __init__(self) -> None:
-        super().__init__("There is no such second factor.")
+
+class AlreadyClosed(ApprovalError):
+    """The request is not open any more; never raised itself."""
 
 
-class AlreadyDecided(ApprovalError):
+class AlreadyDecided(AlreadyClosed):
     """Another decision was first; `decided_by` names its reviewer, None if the request closed without one."""
 
     status, code = 409, "already_decided"
@@ -69,7 +67,7 @@ class AlreadyClaimed(ApprovalError):
         self.claimed_by = claimed_by
 
 
-class AlreadyCancelled(ApprovalError):
+class AlreadyCancelled(AlreadyClosed):
     """The run was cancelled first; `cancelled_by` names the person, None if the engine closed the gate."""
 
     status, code = 409, "cancelled"
@@ -80,7 +78,7 @@ class AlreadyCancelled(ApprovalError):
         self.cancelled_by = cancelled_by
 
 
-class Expired(ApprovalError):
+class Expired(AlreadyClosed):
     """The approval expired: the call never starts."""
 
     status, code = 410, "expired"
@@ -108,30 +106,21 @@ class TooEarly(ApprovalError):
 
 
 class NotDecided(ApprovalError):
-    """The request has no decision to undo."""
+    """This approval has no decision to undo."""
 
     status, code = 409, "not_decided"
 
-    def __init__(self) -> None:
-        super().__init__("This approval has no decision to undo.")
-
 
 class TooLate(ApprovalError):
-    """The decision counts and can no longer be undone."""
+    """This decision has taken effect and can no longer be undone."""
 
     status, code = 410, "too_late"
 
-    def __init__(self) -> None:
-        super().__init__("This decision has taken effect and can no longer be undone.")
-
 
 class DigestMismatch(ApprovalError):
-    """The request has changed since the reviewer saw it."""
+    """The request has changed since you saw it. Read it again before deciding."""
 
     status, code = 409, "digest"
-
-    def __init__(self) -> None:
-        super().__init__("The request has changed since you saw it. Read it again before deciding.")
 
 
 class TamperedWith(ApprovalError):
@@ -148,17 +137,11 @@ class NotShown(ApprovalError):
 
     status, code = 409, "not_shown"
 
-    def __init__(self, detail: str) -> None:
-        super().__init__(detail)
-
 
 class NotTogether(ApprovalError):
     """The request is not decided together with others; it is decided on its own page."""
 
     status, code = 409, "not_together"
-
-    def __init__(self, detail: str) -> None:
-        super().__init__(detail)
 
 
 class TooManyInquiries(ApprovalError):
@@ -245,21 +228,15 @@ class PromptRefused(ApprovalError):
 
 
 class UnknownPrompt(ApprovalError):
-    """There is no such prompt, or no such version of it."""
+    """There is no such version of a prompt."""  # or no such prompt
 
     status, code = 404, "not_found"
-
-    def __init__(self) -> None:
-        super().__init__("There is no such version of a prompt.")
 
 
 class UnknownAllowance(ApprovalError):
-    """There is no such allowance, or the actor may not read it."""
+    """There is no such allowance."""  # or the actor may not read it
 
     status, code = 404, "not_found"
-
-    def __init__(self) -> None:
-        super().__init__("There is no such allowance.")
 
 
 class AllowanceRefused(ApprovalError):

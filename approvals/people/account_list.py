@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from django.db.models import DateTimeField, OuterRef, Q, QuerySet, Subquery
 
 from approvals import clock
+from approvals.errors import UnknownPerson
 from approvals.models import Approval, Assignment, Token
 from approvals.people import accounts
 from approvals.rights import assignments
@@ -167,9 +168,11 @@ def some_admins() -> list[str]:
     return list(rows.order_by("username").values_list("username", flat=True)[:3])
 
 
-def person(username: str) -> Person | None:
-    """Return the person with this username, None if there is none."""
-    return next(iter(_read(User.objects.filter(username=username))), None)
+def person(username: str) -> Person:
+    """Return the person with this username. Raise UnknownPerson."""
+    for person in _read(User.objects.filter(username=username)):
+        return person
+    raise UnknownPerson(username)
 
 
 def _read(users: QuerySet[User], reader: str | None = None) -> list[Person]:

@@ -71,10 +71,11 @@ urlpatterns = [
     path("people/add/", people.add_person, name="add_person"),
     path("people/groups/add/", people.add_group, name="add_group"),
     path("people/<str:person>/groups/", people.set_groups, name="set_groups"),
-    path("people/<str:person>/disable/", people.disable, name="disable"),
-    path("people/<str:person>/enable/", people.enable, name="enable"),
+    *(
+        path(f"people/<str:person>/{address}/", people.change, {"act": name}, name=name)
+        for name, (address, _, _) in people.ACTS.items()
+    ),
     path("people/<str:person>/link/", people.make_link, name="make_link"),
-    path("people/<str:person>/second/reset/", people.reset_factors, name="reset_factors"),
     path("people/<str:person>/profile/", people.save_profile, name="save_profile"),
     path("people/<str:person>/activity/", people.activity, name="activity"),
     path("people/<str:person>/rights/<str:right>/confirm/", people.confirm, name="confirm_right"),
@@ -125,12 +126,20 @@ urlpatterns = [
     path("policies/add/", policies.propose, name="propose_policy"),
     path("policies/<int:number>/", policies.version, name="policy_version"),
     path("policies/<int:number>.yaml", policies.export, name="export_policy"),
-    path("policies/<int:number>/confirm/", policies.confirm, name="confirm_policy"),
-    path("policies/<int:number>/withdraw/", policies.withdraw, name="withdraw_policy"),
+    *(
+        path(f"policies/<int:number>/{act}/", policies.change, {"act": act}, name=f"{act}_policy")
+        for act in policies.ACTS
+    ),
     path("prompts/", prompts.prompts, name="prompts"),
-    path("prompts/<prompt:name>/<int:number>/propose/", prompts.propose, name="propose_prompt"),
-    path("prompts/<prompt:name>/<int:number>/confirm/", prompts.confirm, name="confirm_prompt"),
-    path("prompts/<prompt:name>/<int:number>/withdraw/", prompts.withdraw, name="withdraw_prompt"),
+    *(
+        path(
+            f"prompts/<prompt:name>/<int:number>/{act}/",
+            prompts.change,
+            {"act": act},
+            name=f"{act}_prompt",
+        )
+        for act in prompts.ACTS
+    ),
     path("prompts/<prompt:name>/<int:number>/label/", prompts.label, name="label_prompt"),
     path("prompts/<prompt:name>/<int:number>/try/", prompts.try_prompt, name="try_prompt"),
     path("prompts/<prompt:name>/", prompts.prompt, name="prompt"),

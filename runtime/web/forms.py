@@ -3,11 +3,13 @@
 A form reads texts. The action checks the limits, and the page adds its refusal to the fields that it names.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from typing import Any, Self, cast
 
 from django import forms
 from django.forms.renderers import TemplatesSetting
+from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
 from runtime.errors import InvalidInput, RequestError
@@ -18,6 +20,7 @@ _CHECKS = ("check", "checks")  # one box, and one for each choice
 _INPUT_MODES = {"integer": "numeric", "number": "decimal"}
 
 Choices = Iterable[tuple[str, str]]
+View = Callable[..., HttpResponse]
 
 
 class Renderer(TemplatesSetting):
@@ -67,7 +70,9 @@ class TypedField(forms.Field):
 
 
 class PageForm(forms.Form):
-    """A form of a page."""
+    """A form of a page. `refusal` says why it was refused."""
+
+    refusal: RequestError | None = None
 
     def __init__(
         self,
@@ -94,6 +99,7 @@ class PageForm(forms.Form):
 
     def refuse(self, refusal: RequestError) -> Self:
         """Mark the fields that a refusal names, unless they are marked already, and return the form."""
+        self.refusal = refusal
         if not self.errors:
             self.mark(refusal)
         return self
@@ -110,6 +116,33 @@ class PageForm(forms.Form):
         if name in self.fields:
             inside, text = path.removeprefix(name).lstrip("."), detail.rstrip(".")
             self.add_error(name, f"{inside}: {text}" if inside else text)
+
+
+def takes(
+    form_type: type[PageForm],
+    show: View,
+    *,
+    ids: str = "",
+    refusals: tuple[type[RequestError], ...] = (InvalidInput,),
+) -> Callable[[View], View]:
+    """Make a decorator for an action that takes this form: its second argument is the form as it was sent.
+
+    If the action raises one of these refusals, `show` shows the page with the refused form. `ids` may name a part of
+    the address, as in "{person}-".
+    """
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def handle(request: HttpRequest, /, **address: Any) -> HttpResponse:
+            form = form_type(request.POST, ids=ids.format(**address))
+            try:
+                return view(request, form, **address)
+            except refusals as refusal:
+                return show(request, form.refuse(refusal), **address)
+
+        return handle
+
+    return decorate
 
 
 def _widget(

@@ -11,8 +11,10 @@ from inspect import Parameter, signature
 from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.utils.functional import SimpleLazyObject
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from ninja import Schema
@@ -22,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, WithJsonSchema
 
 from runtime.control.kill_switches import active
 from runtime.core.values.limits import MAX_EVENT_NAME, MAX_REASON
-from runtime.errors import Forbidden, InvalidInput
+from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 
@@ -94,6 +96,20 @@ class Audience:
 
 users = Audience()
 admins = Audience(lambda actor: wiring.access().require(actor, "admin"))
+
+
+def redirect_with(
+    request: HttpRequest, message: str, to: Any, *args: Any, **kwargs: Any
+) -> HttpResponse:
+    """Redirect to a page, which shows this message."""
+    messages.success(request, message)
+    response: HttpResponse = redirect(to, *args, **kwargs)
+    return response
+
+
+def explain(refusal: RequestError) -> str:
+    """Return what a page says of a refusal: the field that it names, and the problem."""
+    return f"The {refusal.field} {refusal.detail}." if refusal.field else refusal.detail
 
 
 def layout_of(request: HttpRequest) -> str:

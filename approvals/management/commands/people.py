@@ -5,7 +5,6 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from approvals.errors import UnknownPerson
 from approvals.management import command
 from approvals.people import account_list, accounts
 from approvals.rules.roles import Group
@@ -86,8 +85,6 @@ class Command(command.Command):
             case "confirm":
                 name, rights = options["name"], options["rights"]
                 person = account_list.person(name)
-                if person is None:
-                    raise UnknownPerson(name)
                 waiting = {right.name: right.seq for right in person.rights if right.waits}
                 if not set(rights) <= set(waiting):
                     raise CommandError(f"these can be confirmed for {name}: {_listed(waiting)}")

@@ -2,12 +2,10 @@
 
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.core.management.base import CommandError, CommandParser
 
-from approvals.errors import UnknownPerson
 from approvals.management import command
-from approvals.people import account_list, tokens
+from approvals.people import account_list, accounts, tokens
 from approvals.rights.principals import ALL_SCOPES
 
 
@@ -39,9 +37,7 @@ class Command(command.Command):
     def handle(self, *args: Any, **options: Any) -> None:
         match options["act"]:
             case "create":
-                owner = User.objects.filter(username=options["name"]).first()
-                if owner is None:
-                    raise UnknownPerson(options["name"])
+                owner = accounts.read_person(options["name"])
                 scopes = ALL_SCOPES if options["all"] else options["scope"]
                 _, plain = tokens.create(owner, scopes, name=options["label"], days=options["days"])
                 self.stdout.write(plain)
@@ -56,8 +52,6 @@ class Command(command.Command):
                 name = options["name"]
                 people = account_list.all_people() if name is None else [account_list.person(name)]
                 for person in people:
-                    if person is None:
-                        raise UnknownPerson(name or "")
                     for row in person.tokens:
                         state = (
                             "revoked" if row.revoked_at else "valid" if row.is_valid else "expired"

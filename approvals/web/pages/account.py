@@ -6,7 +6,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout, update_session_auth_hash
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.html import format_html
@@ -25,13 +25,13 @@ from approvals.reads import deciders
 from approvals.rights import principals
 from approvals.rules import roles
 from approvals.web import time_zone
-from approvals.web.pages.agents_outside import ProvisionerTokenForm
+from approvals.web.pages.agents_outside import ProvisionerTokenForm, show_new_token
 from approvals.web.pages.people import ProfileForm
 from approvals.web.pages.session import NewPasswordForm
 from runtime.errors import InvalidInput
 from runtime.web.display import plain_visible
-from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import actor_of, users
+from runtime.web.forms import PageForm, TypedField, takes
+from runtime.web.requests import actor_of, redirect_with, users
 
 
 class OwnProfileForm(ProfileForm):
@@ -80,134 +80,10 @@ class TimeForm(PageForm):
     clock = TypedField("Clock", choices=[(hours, f"{hours} hours") for hours in preferences.CLOCKS])
 
 
-@users.page
-def account(request: HttpRequest) -> HttpResponse:
-    """Show the account page."""
-    return _page(request)
-
-
-@users.action
-def change_password(request: HttpRequest) -> HttpResponse:
-    """Change the password and end all other sessions. The current password is throttled like a login."""
-    me, form = request.user.get_username(), ChangePasswordForm(request.POST, ids="my-")
-    if not form.is_valid():
-        return _page(request, form)
-    if login.reauthenticate(request, me, form.cleaned_data["current"]) is None:
-        if login.refused_until(request):
-            return _page(request, form, status=429)
-        form.add_error("current", "is not your password")
-        return _page(request, form)
-    password, session = form.cleaned_data["password"], request.session.session_key
-    try:
-        person = accounts.set_password(me, password, actor=me, keep=session)
-    except InvalidInput as refusal:
-        return _page(request, form.refuse(refusal))
-    update_session_auth_hash(request, person)
-    messages.success(request, "Your password is changed. Your other sessions have ended.")
-    return redirect("account")
-
-
-@users.action
-def add_own_token(request: HttpRequest) -> HttpResponse:
-    """Create a token. This answer is the only page that ever shows it."""
-    owner = User.objects.get(username=request.user.get_username())
-    form = TokenForm(request.POST, ids="token-")
-    if not form.is_valid():
-        return _page(request, form)
-    name, principals = form.cleaned_data["name"], form.cleaned_data["scope"]
-    try:
-        token, plain = tokens.create(
-            owner, principals, actor=owner.get_username(), name=name, days=form.days
-        )
-    except InvalidInput as refusal:
-        return _page(request, form.refuse(refusal))
-    context = {"section": "account", "token": token, "plain": plain, "back": "account"}
-    return render(request, "accounts/token.html", context)
-
-
-@users.action
-def revoke_own_token(request: HttpRequest, token: str) -> HttpResponse:
-    """Revoke a token of this person."""
-    me = request.user.get_username()
-    tokens.revoke(token, owner=me, actor=me)
-    messages.success(request, f"Token {token} is revoked.")
-    return redirect("account")
-
-
-@users.action
-def save_own_profile(request: HttpRequest) -> HttpResponse:
-    """Save the name and the mail address of this person."""
-    me, form = request.user.get_username(), OwnProfileForm(request.POST, ids="own-")
-    try:
-        accounts.save_profile(me, actor=me, **form.read())
-    except InvalidInput as refusal:
-        return _page(request, form.refuse(refusal))
-    messages.success(request, "Saved.")
-    return redirect("account")
-
-
-@users.action
-def choose_time(request: HttpRequest) -> HttpResponse:
-    """Save the time zone and the clock in which this person reads times."""
-    form = TimeForm(request.POST, ids="time-")
-    try:
-        choice = preferences.save_time(request.user.get_username(), **form.read())
-    except InvalidInput as refusal:
-        return _page(request, form.refuse(refusal))
-    time_zone.remember(request, choice)
-    messages.success(request, "Saved.")
-    return redirect("account")
-
-
-@users.action
-def log_out_everywhere(request: HttpRequest) -> HttpResponse:
-    """End all sessions of this person, this one too."""
-    accounts.end_sessions(User.objects.get(username=request.user.get_username()))
-    logout(request)
-    return redirect("login")
-
-
-@users.action
-def set_absence(request: HttpRequest) -> HttpResponse:
-    """Name a deputy for some days."""
-    form = AbsenceForm(request.POST, ids="away-")
-    at = time_zone.read_reader_zone(request)
-    try:
-        values = form.read()
-        away = absences.announce(
-            deputy=values["deputy"],
-            starts=time_zone.parse_day(values["starts"], "starts", at),
-            ends=time_zone.parse_day(values["ends"], "ends", at, after=1),
-            actor=actor_of(request),
-        )
-    except InvalidInput as refusal:
-        return _page(request, form.refuse(refusal))
-    exception = (
-        f" Not in runs that {away.deputy} starts: they cannot decide those for you."
-        if away.starts_runs
-        else ""
-    )
-    messages.success(request, f"Saved: {away.deputy} decides in your place.{exception}")
-    return redirect("account")
-
-
-@users.action
-def end_absence(request: HttpRequest, person: str) -> HttpResponse:
-    """End an absence at once: the reader's own, one in which they are the deputy, or any as an admin."""
-    me = request.user.get_username()
-    absence, standing_in = absences.concerning(me)
-    if absences.end(person, actor=actor_of(request)):
-        messages.success(request, f"The absence of {person} has ended.")
-    theirs = {concerned.person for concerned in (absence, *standing_in) if concerned}
-    return redirect("account" if person in {me, *theirs} else "people")
-
-
-def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 422) -> HttpResponse:
-    """Show the page; `refused` is shown in place of the form as it is at first."""
+def show(request: HttpRequest, refused: PageForm | None = None, status: int = 422) -> HttpResponse:
+    """Show the account page; `refused` is shown in place of the form as it is at first."""
     me = request.user.get_username()
     person = account_list.person(me)
-    if person is None:
-        raise Http404
     user = accounts.read_person(me)
     absence, standing_in = absences.concerning(me)
     names = {"full_name": person.full_name, "email": person.email}
@@ -257,3 +133,93 @@ def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 4
         "time_form": time_form,
     }
     return render(request, "accounts/account.html", context, status=status if refused else 200)
+
+
+account = users.page(show)
+
+
+@users.action
+@takes(ChangePasswordForm, show, ids="my-")
+def change_password(request: HttpRequest, form: ChangePasswordForm) -> HttpResponse:
+    """Change the password and end all other sessions. The current password is throttled like a login."""
+    me, fields = request.user.get_username(), form.read()
+    if login.reauthenticate(request, me, fields["current"]) is None:
+        if login.refused_until(request):
+            return show(request, form, status=429)
+        raise InvalidInput("current", "is not your password")
+    session = request.session.session_key
+    person = accounts.set_password(me, fields["password"], actor=me, keep=session)
+    update_session_auth_hash(request, person)
+    message = "Your password is changed. Your other sessions have ended."
+    return redirect_with(request, message, "account")
+
+
+@users.action
+@takes(TokenForm, show, ids="token-")
+def add_own_token(request: HttpRequest, form: TokenForm) -> HttpResponse:
+    """Create a token. This answer is the only page that ever shows it."""
+    return show_new_token(request, form, form.read()["scope"], "account")
+
+
+@users.action
+def revoke_own_token(request: HttpRequest, token: str) -> HttpResponse:
+    """Revoke a token of this person."""
+    me = request.user.get_username()
+    tokens.revoke(token, owner=me, actor=me)
+    return redirect_with(request, f"Token {token} is revoked.", "account")
+
+
+@users.action
+@takes(OwnProfileForm, show, ids="own-")
+def save_own_profile(request: HttpRequest, form: OwnProfileForm) -> HttpResponse:
+    """Save the name and the mail address of this person."""
+    me = request.user.get_username()
+    accounts.save_profile(me, actor=me, **form.read())
+    return redirect_with(request, "Saved.", "account")
+
+
+@users.action
+@takes(TimeForm, show, ids="time-")
+def choose_time(request: HttpRequest, form: TimeForm) -> HttpResponse:
+    """Save the time zone and the clock in which this person reads times."""
+    time_zone.remember(request, preferences.save_time(request.user.get_username(), **form.read()))
+    return redirect_with(request, "Saved.", "account")
+
+
+@users.action
+def log_out_everywhere(request: HttpRequest) -> HttpResponse:
+    """End all sessions of this person, this one too."""
+    accounts.end_sessions(User.objects.get(username=request.user.get_username()))
+    logout(request)
+    return redirect("login")
+
+
+@users.action
+@takes(AbsenceForm, show, ids="away-")
+def set_absence(request: HttpRequest, form: AbsenceForm) -> HttpResponse:
+    """Name a deputy for some days."""
+    at, values = time_zone.read_reader_zone(request), form.read()
+    away = absences.announce(
+        deputy=values["deputy"],
+        starts=time_zone.parse_day(values["starts"], "starts", at),
+        ends=time_zone.parse_day(values["ends"], "ends", at, after=1),
+        actor=actor_of(request),
+    )
+    exception = (
+        f" Not in runs that {away.deputy} starts: they cannot decide those for you."
+        if away.starts_runs
+        else ""
+    )
+    message = f"Saved: {away.deputy} decides in your place.{exception}"
+    return redirect_with(request, message, "account")
+
+
+@users.action
+def end_absence(request: HttpRequest, person: str) -> HttpResponse:
+    """End an absence at once: the reader's own, one in which they are the deputy, or any as an admin."""
+    me = request.user.get_username()
+    absence, standing_in = absences.concerning(me)
+    if absences.end(person, actor=actor_of(request)):
+        messages.success(request, f"The absence of {person} has ended.")
+    theirs = {concerned.person for concerned in (absence, *standing_in) if concerned}
+    return redirect("account" if person in {me, *theirs} else "people")

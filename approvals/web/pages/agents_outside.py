@@ -1,12 +1,12 @@
 """The page of agents outside, for those who may provision them: their instances, and the tokens of provisioners."""
 
+from collections.abc import Collection
 from uuid import UUID, uuid4
 
 from django.conf import settings
-from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 
 from approvals.decisions import external_requests
 from approvals.people import instances as registry
@@ -14,8 +14,8 @@ from approvals.people import tokens
 from approvals.reads import external_instances
 from approvals.rights.principals import Scope
 from runtime.errors import InvalidInput
-from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import Audience, actor_of
+from runtime.web.forms import PageForm, TypedField, takes
+from runtime.web.requests import Audience, actor_of, redirect_with
 
 provisioners = Audience(registry.require_provisioner)
 
@@ -70,76 +70,8 @@ class InstanceForm(PageForm):
         super().mark_field({"instance_name": "name"}.get(path, path), detail)
 
 
-@provisioners.page
-def instances(request: HttpRequest) -> HttpResponse:
-    """List the instances, or those that match `q`, and the tokens that manage them."""
-    return _page(request)
-
-
-@provisioners.action
-def add_instance(request: HttpRequest) -> HttpResponse:
-    """Create an instance. This answer is the only page that ever shows its credential."""
-    form = InstanceForm(request.POST, ids="new-")
-    try:
-        created = registry.provision(
-            name=form.read()["name"], key=uuid4().hex, fingerprint="", actor=actor_of(request)
-        )
-    except InvalidInput as refusal:
-        return _page(request, form.refuse(refusal))
-    context = {
-        "section": "instances",
-        "instance": created,
-        "address": f"{settings.PUBLIC_URL}/api/aap",
-    }
-    return render(request, "accounts/credential.html", context)
-
-
-@provisioners.form
-def end_instance(request: HttpRequest, instance: UUID) -> HttpResponse:
-    """Say what ending an instance cancels, and end it by the second step."""
-    row = external_instances.read(instance)
-    if row is None:
-        raise Http404
-    if request.method == "POST":
-        count = external_requests.end(instance=instance, actor=actor_of(request))
-        messages.success(request, f"The instance has ended. Requests cancelled: {count}.")
-        return redirect("instances")
-    pending = external_requests.count_pending(instance)
-    context = {"section": "instances", "row": row, "pending": pending}
-    return render(request, "accounts/end_instance.html", context)
-
-
-@provisioners.action
-def add_provisioner_token(request: HttpRequest) -> HttpResponse:
-    """Create a token of the reader that manages instances alone. Only this answer ever shows it."""
-    form = ProvisionerTokenForm(request.POST, ids="token-")
-    me = request.user.get_username()
-    try:
-        name = form.read()["name"]
-        token, plain = tokens.create(
-            User.objects.get(username=me),
-            [Scope.INSTANCES_MANAGE],
-            actor=me,
-            name=name,
-            days=form.days,
-        )
-    except InvalidInput as refusal:
-        return _page(request, form.refuse(refusal))
-    context = {"section": "instances", "token": token, "plain": plain, "back": "instances"}
-    return render(request, "accounts/token.html", context)
-
-
-@provisioners.action
-def revoke_provisioner_token(request: HttpRequest, token: str) -> HttpResponse:
-    """Revoke a token of any provisioner."""
-    if token not in {row.public_id for row in external_instances.provisioner_tokens()}:
-        raise Http404
-    tokens.revoke(token, actor=request.user.get_username())
-    messages.success(request, f"Token {token} is revoked.")
-    return redirect("instances")
-
-
-def _page(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse:
+def show(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse:
+    """Show the instances, or those that match `q`, and the tokens that manage them."""
     search = request.GET.get("q", "").strip().replace("\x00", "")
     page, wrong_search = external_instances.InstancePage(items=(), omitted=0), None
     try:
@@ -160,3 +92,60 @@ def _page(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse
     }
     status = 422 if refused or wrong_search else 200
     return render(request, "accounts/instances.html", context, status=status)
+
+
+instances = provisioners.page(show)
+
+
+@provisioners.action
+@takes(InstanceForm, show, ids="new-")
+def add_instance(request: HttpRequest, form: InstanceForm) -> HttpResponse:
+    """Create an instance. This answer is the only page that ever shows its credential."""
+    created = registry.provision(
+        name=form.read()["name"], key=uuid4().hex, fingerprint="", actor=actor_of(request)
+    )
+    address = f"{settings.PUBLIC_URL}/api/aap"
+    context = {"section": "instances", "instance": created, "address": address}
+    return render(request, "accounts/credential.html", context)
+
+
+@provisioners.form
+def end_instance(request: HttpRequest, instance: UUID) -> HttpResponse:
+    """Say what ending an instance cancels, and end it by the second step."""
+    row = external_instances.read(instance)
+    if row is None:
+        raise Http404
+    if request.method == "POST":
+        count = external_requests.end(instance=instance, actor=actor_of(request))
+        message = f"The instance has ended. Requests cancelled: {count}."
+        return redirect_with(request, message, "instances")
+    pending = external_requests.count_pending(instance)
+    context = {"section": "instances", "row": row, "pending": pending}
+    return render(request, "accounts/end_instance.html", context)
+
+
+@provisioners.action
+@takes(ProvisionerTokenForm, show, ids="token-")
+def add_provisioner_token(request: HttpRequest, form: ProvisionerTokenForm) -> HttpResponse:
+    """Create a token of the reader that manages instances alone. Only this answer ever shows it."""
+    return show_new_token(request, form, [Scope.INSTANCES_MANAGE], "instances")
+
+
+def show_new_token(
+    request: HttpRequest, form: ProvisionerTokenForm, scopes: Collection[str], section: str
+) -> HttpResponse:
+    """Create a token of the reader with these scopes, and show it. Raise InvalidInput."""
+    name, me = form.read()["name"], request.user.get_username()
+    owner = User.objects.get(username=me)
+    token, plain = tokens.create(owner, scopes, actor=me, name=name, days=form.days)
+    context = {"section": section, "token": token, "plain": plain, "back": section}
+    return render(request, "accounts/token.html", context)
+
+
+@provisioners.action
+def revoke_provisioner_token(request: HttpRequest, token: str) -> HttpResponse:
+    """Revoke a token of any provisioner."""
+    if token not in {row.public_id for row in external_instances.provisioner_tokens()}:
+        raise Http404
+    tokens.revoke(token, actor=request.user.get_username())
+    return redirect_with(request, f"Token {token} is revoked.", "instances")

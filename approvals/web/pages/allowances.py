@@ -6,14 +6,14 @@ The form that proposes an allowance: a limit for each argument of a request, a c
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 
-from approvals.errors import AllowanceRefused, UnknownAllowance
+from approvals.errors import AllowanceRefused
 from approvals.governance import allowance_changes, allowance_list
 from approvals.governance.allowance_changes import LimitedArgument
 from approvals.reads import approval_views
@@ -22,7 +22,7 @@ from approvals.rules.allowance_terms import MAX_COUNT, MAX_DAYS, ORDERED, LimitR
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports.access import Actor
-from runtime.web.requests import Audience, actor_of, form_text, users
+from runtime.web.requests import Audience, actor_of, form_text, redirect_with, users
 
 _LABELS = {
     LimitRule.EQUALS: "exactly this value",
@@ -58,56 +58,11 @@ def allowances(request: HttpRequest) -> HttpResponse:
     return render(request, "approvals/allowances.html", context)
 
 
-@readers.page
-def allowance(request: HttpRequest, allowance_id: UUID) -> HttpResponse:
-    """Show one allowance with its uses."""
-    return _page(request, allowance_id)
-
-
-@readers.action
-def confirm(request: HttpRequest, allowance_id: UUID) -> HttpResponse:
-    """Put a proposed allowance in force."""
-    return _changed(
-        request,
-        allowance_id,
-        lambda actor: allowance_changes.confirm(allowance_id, actor=actor),
-        "The allowance is in force.",
-    )
-
-
-@readers.action
-def revoke(request: HttpRequest, allowance_id: UUID) -> HttpResponse:
-    """Revoke an allowance, or withdraw its proposal."""
-    reason = form_text(request.POST, "reason")
-    return _changed(
-        request,
-        allowance_id,
-        lambda actor: allowance_changes.revoke(allowance_id, actor=actor, reason=reason),
-        "The allowance is revoked. Calls wait for people again.",
-    )
-
-
-def _changed(
-    request: HttpRequest, allowance_id: UUID, act: Callable[[Actor], None], message: str
-) -> HttpResponse:
-    """Carry out an act on an allowance, or show why it is refused."""
-    try:
-        act(actor_of(request))
-    except UnknownAllowance as exc:
-        raise Http404 from exc
-    except (AllowanceRefused, Forbidden, InvalidInput) as refused:
-        return _page(request, allowance_id, refused)
-    messages.success(request, message)
-    return redirect("allowance", allowance_id)
-
-
-def _page(
+def show(
     request: HttpRequest, allowance_id: UUID, problem: RequestError | None = None
 ) -> HttpResponse:
-    try:
-        row, uses = allowance_list.read_with_uses(allowance_id, actor_of(request))
-    except UnknownAllowance as exc:
-        raise Http404 from exc
+    """Show one allowance with its uses, and why an act on it was refused."""
+    row, uses = allowance_list.read_with_uses(allowance_id, actor_of(request))
     context: dict[str, Any] = {
         "section": "allowances",
         "row": row,
@@ -119,6 +74,35 @@ def _page(
     }
     status = 200 if problem is None else problem.status
     return render(request, "approvals/allowance.html", context, status=status)
+
+
+allowance = readers.page(show)
+
+
+@readers.action
+def confirm(request: HttpRequest, allowance_id: UUID) -> HttpResponse:
+    """Put a proposed allowance in force."""
+    message = "The allowance is in force."
+    return _change(request, allowance_id, allowance_changes.confirm, message)
+
+
+@readers.action
+def revoke(request: HttpRequest, allowance_id: UUID) -> HttpResponse:
+    """Revoke an allowance, or withdraw its proposal."""
+    act = partial(allowance_changes.revoke, reason=form_text(request.POST, "reason"))
+    message = "The allowance is revoked. Calls wait for people again."
+    return _change(request, allowance_id, act, message)
+
+
+def _change(
+    request: HttpRequest, allowance_id: UUID, act: Callable[..., None], message: str
+) -> HttpResponse:
+    """Carry out an act on an allowance, or show why it is refused."""
+    try:
+        act(allowance_id, actor=actor_of(request))
+    except (AllowanceRefused, Forbidden, InvalidInput) as refused:
+        return show(request, allowance_id, refused)
+    return redirect_with(request, message, "allowance", allowance_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +142,8 @@ def allow(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         )
     except (InvalidInput, AllowanceRefused, Forbidden) as problem:
         return _form_page(request, approval, limited, refused, problem)
-    messages.success(request, "The allowance is proposed. A second person must confirm it.")
-    return redirect("allowance", allowance)
+    message = "The allowance is proposed. A second person must confirm it."
+    return redirect_with(request, message, "allowance", allowance)
 
 
 def _limit(request: HttpRequest, number: int, argument: LimitedArgument) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.csrf import csrf_exempt
 
-from approvals.errors import LastAdmin, NotConfirmable, UnknownToken
+from approvals.errors import LastAdmin, NotConfirmable
 from approvals.people import accounts, mappings
 from approvals.people import directories as registry
 from runtime.errors import InvalidInput
-from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import admins, form_text
+from runtime.web.forms import PageForm, TypedField, takes
+from runtime.web.requests import admins, form_text, redirect_with
 
 DAYS = ("30", "90", "365")
 TYPE = "application/scim+json"
@@ -50,54 +50,47 @@ class MappingForm(PageForm):
         self["right"].field.widget.choices = [*groups, *sign_ins]
 
 
-@admins.page
-def directories(request: HttpRequest) -> HttpResponse:
-    """Show the directories, with what waits for a confirmation."""
-    return _page(request)
+def show(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse:
+    """Show the directories, with what waits for a confirmation; `refused` in place of the form as it is at first."""
+    context = {
+        "section": "directories",
+        "sources": mappings.views(request.user.get_username()),
+        "address": _address(),
+        "form": DirectoryTokenForm(ids="token-").replaced_by(refused),
+        "mapping_form": MappingForm(ids="mapping-").replaced_by(refused),
+    }
+    status = 422 if refused else 200
+    return render(request, "accounts/directories.html", context, status=status)
+
+
+directories = admins.page(show)
 
 
 @admins.action
-def add_token(request: HttpRequest) -> HttpResponse:
+@takes(DirectoryTokenForm, show, ids="token-")
+def add_token(request: HttpRequest, form: DirectoryTokenForm) -> HttpResponse:
     """Create a token. Only this answer ever shows it."""
-    form = DirectoryTokenForm(request.POST, ids="token-")
-    try:
-        fields = form.read()
-        days = int(fields["days"]) if fields["days"] in DAYS else 0
-        token, plain = registry.create_token(
-            fields["name"], days=days, actor=request.user.get_username()
-        )
-    except InvalidInput as refusal:
-        return _page(request, form.refuse(refusal))
-    context = {
-        "section": "directories",
-        "token": token,
-        "plain": plain,
-        "address": f"{settings.PUBLIC_URL}/scim/v2",
-    }
+    fields, actor = form.read(), request.user.get_username()
+    days = int(fields["days"]) if fields["days"] in DAYS else 0
+    token, plain = registry.create_token(fields["name"], days=days, actor=actor)
+    context = {"section": "directories", "token": token, "plain": plain, "address": _address()}
     return render(request, "accounts/directory_token.html", context)
 
 
 @admins.action
 def revoke_token(request: HttpRequest, token: str) -> HttpResponse:
     """Revoke a token of a directory."""
-    try:
-        registry.revoke_token(token, actor=request.user.get_username())
-    except UnknownToken as exc:
-        raise Http404 from exc
-    messages.success(request, f"Token {token} is revoked.")
-    return redirect("directories")
+    registry.revoke_token(token, actor=request.user.get_username())
+    return redirect_with(request, f"Token {token} is revoked.", "directories")
 
 
 @admins.action
-def add_mapping(request: HttpRequest) -> HttpResponse:
+@takes(MappingForm, show, ids="mapping-")
+def add_mapping(request: HttpRequest, form: MappingForm) -> HttpResponse:
     """Propose a mapping."""
-    form = MappingForm(request.POST, ids="mapping-")
-    try:
-        mappings.propose(**form.read(), actor=request.user.get_username())
-    except InvalidInput as refusal:
-        return _page(request, form.refuse(refusal))
-    messages.success(request, "It is proposed. A second admin must confirm it.")
-    return redirect("directories")
+    mappings.propose(**form.read(), actor=request.user.get_username())
+    message = "It is proposed. A second admin must confirm it."
+    return redirect_with(request, message, "directories")
 
 
 @admins.action
@@ -111,9 +104,8 @@ def change_mapping(request: HttpRequest) -> HttpResponse:
         act(*mapping, actor=request.user.get_username())
     except (NotConfirmable, LastAdmin, InvalidInput) as refusal:
         messages.error(request, refusal.detail)
-    else:
-        messages.success(request, "Done: the rights of the people have changed.")
-    return redirect("directories")
+        return redirect("directories")
+    return redirect_with(request, "Done: the rights of the people have changed.", "directories")
 
 
 @csrf_exempt
@@ -137,7 +129,7 @@ def serve_scim(request: HttpRequest, path: str) -> HttpResponse:
         directory,
         ScimRequest(
             method=request.method or "",
-            base_url=f"{settings.PUBLIC_URL}/scim/v2",
+            base_url=_address(),
             path=f"/{path}",
             query=request.GET.dict(),
             headers=request.headers,
@@ -148,16 +140,8 @@ def serve_scim(request: HttpRequest, path: str) -> HttpResponse:
     return HttpResponse(body, status=answer.status, headers=answer.headers)
 
 
-def _page(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse:
-    context = {
-        "section": "directories",
-        "sources": mappings.views(request.user.get_username()),
-        "address": f"{settings.PUBLIC_URL}/scim/v2",
-        "form": DirectoryTokenForm(ids="token-").replaced_by(refused),
-        "mapping_form": MappingForm(ids="mapping-").replaced_by(refused),
-    }
-    status = 422 if refused else 200
-    return render(request, "accounts/directories.html", context, status=status)
+def _address() -> str:
+    return f"{settings.PUBLIC_URL}/scim/v2"
 
 
 def _error(status: int, detail: str) -> HttpResponse:

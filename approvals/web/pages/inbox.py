@@ -31,7 +31,7 @@ from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.reads import run_rows
 from runtime.reads.run_rows import Page
-from runtime.web.requests import actor_of, form_text, users
+from runtime.web.requests import actor_of, form_text, redirect_with, users
 
 MAX_TYPED = 200  # characters of a refused name that come back
 MAX_KNOWN = 2 * lists.LIMIT
@@ -123,8 +123,7 @@ def save_view(request: HttpRequest) -> HttpResponse:
         messages.error(request, f"Not saved: the {exc.field} {exc.detail}.")
         query = urlencode({"saving": name[:MAX_TYPED]})
         return redirect(f"{to}{'&' if position.query else '?'}{query}")
-    messages.success(request, f"Saved: {name.strip()}")
-    return redirect(to)
+    return redirect_with(request, f"Saved: {name.strip()}", to)
 
 
 @users.action

@@ -1,14 +1,11 @@
 """Who is told of events: a person, by their channels and hours, and other programs, by subscriptions of admins."""
 
-from typing import Any
 from uuid import UUID
 
-from django.contrib import messages
 from django.forms import model_to_dict
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 
-from approvals.errors import UnknownSubscription
 from approvals.governance import subscriptions as registry
 from approvals.governance.subscriptions import Act, EventType, SubscriptionTerms
 from approvals.notices import channels, push
@@ -16,9 +13,8 @@ from approvals.outbox import webhook
 from approvals.people import preferences
 from approvals.web import time_zone
 from runtime.core.values.enums import RISKS
-from runtime.errors import InvalidInput
-from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import actor_of, admins, users
+from runtime.web.forms import PageForm, TypedField, takes
+from runtime.web.requests import actor_of, admins, redirect_with, users
 
 
 class ChoiceForm(PageForm):
@@ -80,146 +76,7 @@ class HoursForm(PageForm):
     )
 
 
-@users.page
-def notices(request: HttpRequest) -> HttpResponse:
-    """Show the channels and the hours."""
-    return _page(request)
-
-
-@users.action
-def add_channel(request: HttpRequest) -> HttpResponse:
-    """Add a channel."""
-    form = ChannelForm(request.POST, ids="new-")
-    try:
-        values = form.read()
-        kind, address = values.pop("kind"), values.pop("address")
-        channels.add_channel(
-            request.user.get_username(), kind, address, channels.ChannelChoice(**values)
-        )
-    except InvalidInput as refusal:
-        return _page(request, form.refuse(refusal))
-    messages.success(request, "Added. A first notice follows.")
-    return redirect("notices")
-
-
-@users.action
-def change_channel(request: HttpRequest, channel: UUID) -> HttpResponse:
-    """Change what a channel of this person tells."""
-    form = ChoiceForm(request.POST, ids=f"{channel}-")
-    try:
-        choice = channels.ChannelChoice(**form.read())
-        channels.change_channel(request.user.get_username(), channel, choice)
-    except InvalidInput as refusal:
-        return _page(request, form.refuse(refusal), channel)
-    messages.success(request, "Saved.")
-    return redirect("notices")
-
-
-@users.action
-def test_channel(request: HttpRequest, channel: UUID) -> HttpResponse:
-    """Send a test notice on a channel of this person."""
-    channels.send_test(request.user.get_username(), channel)
-    messages.success(request, "A test is on its way. If it fails, this page says why.")
-    return redirect("notices")
-
-
-@users.action
-def remove_channel(request: HttpRequest, channel: UUID) -> HttpResponse:
-    """Remove a channel of this person."""
-    channels.remove_channel(request.user.get_username(), channel)
-    messages.success(request, "Removed.")
-    return redirect("notices")
-
-
-@users.action
-def save_hours(request: HttpRequest) -> HttpResponse:
-    """Save when this person hears."""
-    form = HoursForm(request.POST, ids="hours-")
-    try:
-        channels.save_hours(request.user.get_username(), **form.read())
-    except InvalidInput as refusal:
-        return _page(request, form.refuse(refusal))
-    messages.success(request, "Saved.")
-    return redirect("notices")
-
-
-_ANSWERS = {
-    Act.PAUSE: "It is told nothing until you resume it.",
-    Act.RESUME: "It is told of events from now on.",
-    Act.TEST: "A test is on its way. Reload this page to see the answer.",
-    Act.DELETE: "The subscription is deleted.",
-}
-
-
-class SubscriptionForm(PageForm):
-    """A new subscription."""
-
-    name = TypedField("Name", maximum=registry.MAX_NAME, required=True)
-    url = TypedField("URL", help="Begins with https://", required=True)
-    events = TypedField("Events", "checks", choices=[(name, name) for name in EventType])
-    agent = TypedField("Agent", optional=True, maximum=registry.MAX_FILTER)
-    tool = TypedField(
-        "Tool", optional=True, maximum=registry.MAX_FILTER, help="Leaves out events of runs."
-    )
-    risk = TypedField(
-        "Least risk",
-        help="Also leaves out events of runs.",
-        choices=[("", "any"), *((str(risk), str(risk)) for risk in RISKS)],
-    )
-    with_arguments = TypedField("With the arguments of calls, but no secrets", "check")
-
-
-@admins.page
-def subscriptions(request: HttpRequest) -> HttpResponse:
-    """List the subscriptions."""
-    return _list_page(request, SubscriptionForm(ids="new-"))
-
-
-@admins.action
-def add_subscription(request: HttpRequest) -> HttpResponse:
-    """Create a subscription, and show its secret."""
-    form = SubscriptionForm(request.POST, ids="new-")
-    try:
-        terms = SubscriptionTerms(**form.read())
-        view = registry.subscribe(terms, actor=actor_of(request))
-    except InvalidInput as refusal:
-        return _list_page(request, form.refuse(refusal), 422)
-    return _subscription_page(request, view.id, secret=view.secret)
-
-
-@admins.page
-def subscription(request: HttpRequest, subscription_id: UUID) -> HttpResponse:
-    """Show a subscription and the newest messages to it."""
-    return _subscription_page(request, subscription_id)
-
-
-@admins.action
-def change_subscription(request: HttpRequest, subscription_id: UUID, act: Act) -> HttpResponse:
-    """Do an act on a subscription. A new secret is shown by this answer alone."""
-    try:
-        view = registry.change(subscription_id, act, actor=actor_of(request))
-    except UnknownSubscription as exc:
-        raise Http404 from exc
-    if view.secret:
-        return _subscription_page(request, subscription_id, secret=view.secret)
-    messages.success(request, _ANSWERS[act])
-    if act is Act.DELETE:
-        return redirect("subscriptions")
-    return redirect("subscription", subscription_id)
-
-
-@admins.action
-def retry_message(request: HttpRequest, subscription_id: UUID, message: UUID) -> HttpResponse:
-    """Send a message again that was given up."""
-    try:
-        registry.retry(subscription_id, message, actor=actor_of(request))
-    except UnknownSubscription as exc:
-        raise Http404 from exc
-    messages.success(request, "It is sent again, for three more days.")
-    return redirect("subscription", subscription_id)
-
-
-def _page(
+def show(
     request: HttpRequest, refused: PageForm | None = None, channel: UUID | None = None
 ) -> HttpResponse:
     """Show the page; `refused` is shown in place of the form as it is at first, that of a channel or another."""
@@ -248,18 +105,127 @@ def _page(
     return render(request, "accounts/notices.html", context, status=422 if refused else 200)
 
 
-def _list_page(request: HttpRequest, form: PageForm, status: int = 200) -> HttpResponse:
+notices = users.page(show)
+
+
+@users.action
+@takes(ChannelForm, show, ids="new-")
+def add_channel(request: HttpRequest, form: ChannelForm) -> HttpResponse:
+    """Add a channel."""
+    values = form.read()
+    kind, address = values.pop("kind"), values.pop("address")
+    choice = channels.ChannelChoice(**values)
+    channels.add_channel(request.user.get_username(), kind, address, choice)
+    return redirect_with(request, "Added. A first notice follows.", "notices")
+
+
+@users.action
+@takes(ChoiceForm, show, ids="{channel}-")
+def change_channel(request: HttpRequest, form: ChoiceForm, channel: UUID) -> HttpResponse:
+    """Change what a channel of this person tells."""
+    choice = channels.ChannelChoice(**form.read())
+    channels.change_channel(request.user.get_username(), channel, choice)
+    return redirect_with(request, "Saved.", "notices")
+
+
+@users.action
+def test_channel(request: HttpRequest, channel: UUID) -> HttpResponse:
+    """Send a test notice on a channel of this person."""
+    channels.send_test(request.user.get_username(), channel)
+    message = "A test is on its way. If it fails, this page says why."
+    return redirect_with(request, message, "notices")
+
+
+@users.action
+def remove_channel(request: HttpRequest, channel: UUID) -> HttpResponse:
+    """Remove a channel of this person."""
+    channels.remove_channel(request.user.get_username(), channel)
+    return redirect_with(request, "Removed.", "notices")
+
+
+@users.action
+@takes(HoursForm, show, ids="hours-")
+def save_hours(request: HttpRequest, form: HoursForm) -> HttpResponse:
+    """Save when this person hears."""
+    channels.save_hours(request.user.get_username(), **form.read())
+    return redirect_with(request, "Saved.", "notices")
+
+
+_ANSWERS = {
+    Act.PAUSE: "It is told nothing until you resume it.",
+    Act.RESUME: "It is told of events from now on.",
+    Act.TEST: "A test is on its way. Reload this page to see the answer.",
+    Act.DELETE: "The subscription is deleted.",
+}
+
+
+class SubscriptionForm(PageForm):
+    """A new subscription."""
+
+    name = TypedField("Name", maximum=registry.MAX_NAME, required=True)
+    url = TypedField("URL", help="Begins with https://", required=True)
+    events = TypedField("Events", "checks", choices=[(name, name) for name in EventType])
+    agent = TypedField("Agent", optional=True, maximum=registry.MAX_FILTER)
+    tool = TypedField(
+        "Tool", optional=True, maximum=registry.MAX_FILTER, help="Leaves out events of runs."
+    )
+    risk = TypedField(
+        "Least risk",
+        help="Also leaves out events of runs.",
+        choices=[("", "any"), *((str(risk), str(risk)) for risk in RISKS)],
+    )
+    with_arguments = TypedField("With the arguments of calls, but no secrets", "check")
+
+
+def list_subscriptions(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse:
+    """Show the subscriptions."""
     rows = registry.find_all(actor=actor_of(request))
+    form = SubscriptionForm(ids="new-").replaced_by(refused)
     context = {"section": "subscriptions", "rows": rows, "form": form}
+    status = 422 if refused else 200
     return render(request, "accounts/subscriptions.html", context, status=status)
 
 
-def _subscription_page(request: HttpRequest, subscription_id: UUID, **fields: Any) -> HttpResponse:
+def show_subscription(
+    request: HttpRequest, subscription_id: UUID, secret: str | None = None
+) -> HttpResponse:
+    """Show a subscription and the newest messages to it."""
     actor = actor_of(request)
-    try:
-        view = registry.find(subscription_id, actor=actor)
-        sent = registry.sent_messages(subscription_id, actor=actor)
-    except UnknownSubscription as exc:
-        raise Http404 from exc
-    context = {"section": "subscriptions", "row": view, "sent": sent, **fields}
+    context = {
+        "section": "subscriptions",
+        "row": registry.find(subscription_id, actor=actor),
+        "sent": registry.sent_messages(subscription_id, actor=actor),
+        "secret": secret,
+    }
     return render(request, "accounts/subscription.html", context)
+
+
+subscriptions = admins.page(list_subscriptions)
+subscription = admins.page(show_subscription)
+
+
+@admins.action
+@takes(SubscriptionForm, list_subscriptions, ids="new-")
+def add_subscription(request: HttpRequest, form: SubscriptionForm) -> HttpResponse:
+    """Create a subscription, and show its secret."""
+    view = registry.subscribe(SubscriptionTerms(**form.read()), actor=actor_of(request))
+    return show_subscription(request, view.id, view.secret)
+
+
+@admins.action
+def change_subscription(request: HttpRequest, subscription_id: UUID, act: Act) -> HttpResponse:
+    """Do an act on a subscription. A new secret is shown by this answer alone."""
+    view = registry.change(subscription_id, act, actor=actor_of(request))
+    if view.secret:
+        return show_subscription(request, subscription_id, view.secret)
+    if act is Act.DELETE:
+        return redirect_with(request, _ANSWERS[act], "subscriptions")
+    return redirect_with(request, _ANSWERS[act], "subscription", subscription_id)
+
+
+@admins.action
+def retry_message(request: HttpRequest, subscription_id: UUID, message: UUID) -> HttpResponse:
+    """Send a message again that was given up."""
+    registry.retry(subscription_id, message, actor=actor_of(request))
+    answer = "It is sent again, for three more days."
+    return redirect_with(request, answer, "subscription", subscription_id)

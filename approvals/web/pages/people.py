@@ -4,19 +4,20 @@ The page of one person's activity, for admins: decisions, runs, and changes of t
 """
 
 import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib import messages
 from django.db.models import Q
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils.html import format_html
 
-from approvals.errors import ApprovalError, LastAdmin, NotConfirmable, PolicyBroken
+from approvals.errors import LastAdmin, NotConfirmable, PolicyBroken
 from approvals.governance import policies
 from approvals.people import (
     absences,
@@ -32,8 +33,8 @@ from approvals.rights import principals
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports import wiring
 from runtime.reads import run_rows
-from runtime.web.forms import Choices, PageForm, TypedField
-from runtime.web.requests import actor_of, admins
+from runtime.web.forms import Choices, PageForm, TypedField, takes
+from runtime.web.requests import actor_of, admins, redirect_with
 
 SEQ = re.compile(r"[0-9]{1,9}")  # the number of an assignment in a form
 SHOWN = 10  # decisions, and runs
@@ -77,139 +78,20 @@ class NewGroupForm(PageForm):
     )
 
 
-@admins.page
-def people(request: HttpRequest) -> HttpResponse:
-    """List all people, or those who match `q`; the card of the person `open` is unfolded."""
-    return _page(request)
-
-
-@admins.action
-def add_person(request: HttpRequest) -> HttpResponse:
-    """Create a person, who chooses a password with the link that the answer shows."""
-    form = PersonForm(request.POST, ids="new-")
-    try:
-        values = form.read()
-        accounts.create_person(
-            username=values["username"],
-            password=None,
-            groups=values["group"],
-            actor=_admin(request),
-            full_name=values["full_name"],
-            email=values["email"],
-        )
-        link = password_links.create(values["username"], actor=_admin(request))
-    except (ApprovalError, InvalidInput) as refusal:
-        return _page(request, refusal, form)
-    return _link_page(request, link)
-
-
-@admins.action
-def make_link(request: HttpRequest, person: str) -> HttpResponse:
-    """Make a link with which the person chooses a password. This answer is the only page that ever shows it."""
-    try:
-        link = password_links.create(person, actor=_admin(request))
-    except LastAdmin as refusal:
-        return _page(request, refusal, person=person)
-    return _link_page(request, link)
-
-
-@admins.action
-def save_profile(request: HttpRequest, person: str) -> HttpResponse:
-    """Save a person's name and mail address."""
-    form = ProfileForm(request.POST, ids=f"{person}-")
-    try:
-        accounts.save_profile(person, actor=_admin(request), **form.read())
-    except InvalidInput as refusal:
-        return _page(request, refusal, form, person)
-    return _redirect_to_card(request, person, f"The name and the e-mail of {person} are saved.")
-
-
-@admins.action
-def add_group(request: HttpRequest) -> HttpResponse:
-    """Create a group that rules of the policy can name."""
-    form = NewGroupForm(request.POST, ids="new-")
-    name = form.read()["group"].strip()
-    try:
-        accounts.create_group(name, actor=_admin(request))
-    except InvalidInput as refusal:
-        return _page(request, refusal, form)
-    messages.success(request, f"The group {name} is created. It has no members yet.")
-    return redirect("people")
-
-
-@admins.action
-def set_groups(request: HttpRequest, person: str) -> HttpResponse:
-    """Set a person's groups."""
-    form = GroupsForm(request.POST, ids=f"{person}-")
-    try:
-        accounts.set_groups(person, form.read()["group"], actor=_admin(request))
-    except (InvalidInput, LastAdmin) as refusal:
-        return _page(request, refusal, form, person)
-    return _redirect_to_card(request, person, f"The groups of {person} are saved.")
-
-
-@admins.action
-def reset_factors(request: HttpRequest, person: str) -> HttpResponse:
-    """Remove the second factors of a person who lost them."""
-    second_factors.reset(person, actor=_admin(request))
-    return _redirect_to_card(request, person, f"{person} has no second factor now.")
-
-
-@admins.action
-def disable(request: HttpRequest, person: str) -> HttpResponse:
-    """Disable a person."""
-    try:
-        accounts.disable(person, actor=_admin(request))
-    except LastAdmin as refusal:
-        return _page(request, refusal, person=person)
-    return _redirect_to_card(
-        request, person, f"{person} is disabled: no session, no token, no login."
-    )
-
-
-@admins.action
-def enable(request: HttpRequest, person: str) -> HttpResponse:
-    """Enable a person."""
-    try:
-        accounts.enable(person, actor=_admin(request))
-    except Forbidden as refusal:
-        return _page(request, refusal, person=person)
-    return _redirect_to_card(
-        request, person, f"{person} can log in again. Revoked tokens stay revoked."
-    )
-
-
-@admins.action
-def confirm(request: HttpRequest, person: str, right: str) -> HttpResponse:
-    """Confirm a right. The form names the assignment that was shown, so that a later one is not confirmed unread."""
-    number = request.POST.get("seq", "")
-    try:
-        seq = int(number) if SEQ.fullmatch(number) else 0
-        accounts.confirm(person, right, seq=seq, actor=_admin(request))
-    except NotConfirmable as refusal:
-        return _page(request, refusal, person=person)
-    return _redirect_to_card(request, person, f"{right} of {person} is confirmed.")
-
-
-@admins.action
-def revoke_token(request: HttpRequest, person: str, token: str) -> HttpResponse:
-    """Revoke a token of a person."""
-    tokens.revoke(token, owner=person, actor=_admin(request))
-    return _redirect_to_card(request, person, f"Token {token} of {person} is revoked.")
-
-
-def _page(
+def show(
     request: HttpRequest,
-    refusal: RequestError | None = None,
     refused: PageForm | None = None,
     person: str = "",
+    refusal: RequestError | None = None,
 ) -> HttpResponse:
-    """Show the page; `refused` is shown in place of the form as it is at first, on the card of `person` if given."""
+    """List all people, or those who match `q`; the card of `person` or of the person `open` is unfolded.
+
+    `refused` is shown in place of the form as it is at first, on the card of `person` if given.
+    """
     search = request.GET.get("q", "").replace("\x00", "")
     unfolded = person or request.GET.get("open", "").replace("\x00", "")
+    refusal = refused.refusal if refused else refusal
     status, wrong_search = refusal.status if refusal else 200, None
-    if refused is not None and refusal is not None:
-        refused.refuse(refusal)
     try:
         page = account_list.people_page(search, selected=unfolded or None, reader=_admin(request))
     except InvalidInput as exc:
@@ -245,6 +127,93 @@ def _page(
     return render(request, "accounts/people.html", context, status=status)
 
 
+people = admins.page(show)
+_takes = partial(takes, show=show, refusals=(InvalidInput, LastAdmin))
+
+
+@admins.action
+@_takes(PersonForm, ids="new-")
+def add_person(request: HttpRequest, form: PersonForm) -> HttpResponse:
+    """Create a person, who chooses a password with the link that the answer shows."""
+    values, actor = form.read(), _admin(request)
+    accounts.create_person(password=None, groups=values.pop("group"), actor=actor, **values)
+    return _link_page(request, password_links.create(values["username"], actor=actor))
+
+
+@admins.action
+def make_link(request: HttpRequest, person: str) -> HttpResponse:
+    """Make a link with which the person chooses a password. This answer is the only page that ever shows it."""
+    try:
+        link = password_links.create(person, actor=_admin(request))
+    except LastAdmin as refusal:
+        return show(request, person=person, refusal=refusal)
+    return _link_page(request, link)
+
+
+@admins.action
+@_takes(ProfileForm, ids="{person}-")
+def save_profile(request: HttpRequest, form: ProfileForm, person: str) -> HttpResponse:
+    """Save a person's name and mail address."""
+    accounts.save_profile(person, actor=_admin(request), **form.read())
+    return _redirect_to_card(request, person, f"The name and the e-mail of {person} are saved.")
+
+
+@admins.action
+@_takes(NewGroupForm, ids="new-")
+def add_group(request: HttpRequest, form: NewGroupForm) -> HttpResponse:
+    """Create a group that rules of the policy can name."""
+    name = form.read()["group"].strip()
+    accounts.create_group(name, actor=_admin(request))
+    message = f"The group {name} is created. It has no members yet."
+    return redirect_with(request, message, "people")
+
+
+@admins.action
+@_takes(GroupsForm, ids="{person}-")
+def set_groups(request: HttpRequest, form: GroupsForm, person: str) -> HttpResponse:
+    """Set a person's groups."""
+    accounts.set_groups(person, form.read()["group"], actor=_admin(request))
+    return _redirect_to_card(request, person, f"The groups of {person} are saved.")
+
+
+# The acts on a person without a form: their address, the function, and what the page says then.
+ACTS: Mapping[str, tuple[str, Callable[..., None], str]] = {
+    "disable": ("disable", accounts.disable, "{} is disabled: no session, no token, no login."),
+    "enable": ("enable", accounts.enable, "{} can log in again. Revoked tokens stay revoked."),
+    "reset_factors": ("second/reset", second_factors.reset, "{} has no second factor now."),
+}
+
+
+@admins.action
+def change(request: HttpRequest, person: str, act: str) -> HttpResponse:
+    """Do an act of the table on a person."""
+    _, function, message = ACTS[act]
+    try:
+        function(person, actor=_admin(request))
+    except (LastAdmin, Forbidden) as refusal:
+        return show(request, person=person, refusal=refusal)
+    return _redirect_to_card(request, person, message.format(person))
+
+
+@admins.action
+def confirm(request: HttpRequest, person: str, right: str) -> HttpResponse:
+    """Confirm a right. The form names the assignment that was shown, so that a later one is not confirmed unread."""
+    number = request.POST.get("seq", "")
+    try:
+        seq = int(number) if SEQ.fullmatch(number) else 0
+        accounts.confirm(person, right, seq=seq, actor=_admin(request))
+    except NotConfirmable as refusal:
+        return show(request, person=person, refusal=refusal)
+    return _redirect_to_card(request, person, f"{right} of {person} is confirmed.")
+
+
+@admins.action
+def revoke_token(request: HttpRequest, person: str, token: str) -> HttpResponse:
+    """Revoke a token of a person."""
+    tokens.revoke(token, owner=person, actor=_admin(request))
+    return _redirect_to_card(request, person, f"Token {token} of {person} is revoked.")
+
+
 def _card(
     person: account_list.Person, choices: Choices, refused: PageForm | None
 ) -> tuple[account_list.Person, PageForm, PageForm]:
@@ -258,20 +227,19 @@ def _card(
 def _link_page(request: HttpRequest, link: password_links.NewLink) -> HttpResponse:
     """Show a new link, and mail it if the person has an address."""
     person = account_list.person(link.person)
-    to = person.email if person is not None else ""
     context = {
         "section": "people",
         "person": person,
         "link": link,
         "address": password_links.address_of(link),
-        "mailed": bool(to) and password_links.send(link, to),
+        "mailed": bool(person.email) and password_links.send(link, person.email),
     }
     return render(request, "accounts/link.html", context)
 
 
 def _redirect_to_card(request: HttpRequest, person: str, message: str) -> HttpResponse:
-    messages.success(request, message)
-    return redirect(f"{reverse('people')}?{urlencode({'open': person})}#{person}")
+    address = f"{reverse('people')}?{urlencode({'open': person})}#{person}"
+    return redirect_with(request, message, address)
 
 
 def _admin(request: HttpRequest) -> str:
@@ -281,10 +249,7 @@ def _admin(request: HttpRequest) -> str:
 @admins.page
 def activity(request: HttpRequest, person: str) -> HttpResponse:
     """Show what a person did last, and who changed their rights."""
-    profile = account_list.person(person) if "\x00" not in person else None
-    if profile is None:
-        raise Http404
-    actor = actor_of(request)
+    profile, actor = account_list.person(person), actor_of(request)
     criteria = filters.read_criteria({"person": person}, UTC)
     readable = wiring.access().readable_runs(actor)
     context = {

@@ -1,14 +1,13 @@
 """The page of the policy: the version in force, versions that wait, a draft with its effect, and the history."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 
 from approvals import clock
 from approvals.errors import PolicyBroken, PolicyRefused
@@ -27,7 +26,7 @@ from approvals.rules.policy_text import PolicyInvalid
 from approvals.web.pages.policy_forms import RuleForm, form_of, rule_of
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
-from runtime.web.requests import Audience, actor_of, admins, form_text
+from runtime.web.requests import Audience, actor_of, admins, form_text, redirect_with
 
 _NUMBER = re.compile(r"[0-9]{1,3}")  # of a rule
 
@@ -69,11 +68,9 @@ def version(request: HttpRequest, number: int) -> HttpResponse:
     """Show what a version changed in the one that was in force when it was proposed."""
     try:
         versions = policy_versions.read_versions()
+        row = _find(versions, number)
     except PolicyBroken as exc:
         return _page(request, status=exc.status)
-    row = next((version for version in versions if version.number == number), None)
-    if row is None:
-        raise Http404
     changes, broken = _compare(versions, row, row.proposed_at)
     context = {"section": "policies", "version": row, "changes": changes, "broken": broken}
     return render(request, "approvals/policy_version.html", context)
@@ -97,24 +94,22 @@ def deciders(request: HttpRequest) -> HttpResponse:
 @readers.page
 def export(request: HttpRequest, number: int) -> HttpResponse:
     """Download one version as YAML; 1 is the default policy."""
-    text = texts.DEFAULT if number == policy_versions.FIRST_NUMBER - 1 else None
-    if text is None:
+    text = texts.DEFAULT
+    if number != policy_versions.FIRST_NUMBER - 1:
         try:
-            text = next(
-                (
-                    version.text
-                    for version in policy_versions.read_versions()
-                    if version.number == number
-                ),
-                None,
-            )
+            text = _find(policy_versions.read_versions(), number).text
         except PolicyBroken as broken:
             return _page(request, status=broken.status)
-    if text is None:
-        raise Http404
     response = HttpResponse(text, "application/yaml; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="policy-{number}.yaml"'
     return response
+
+
+def _find(versions: tuple[PolicyVersion, ...], number: int) -> PolicyVersion:
+    for version in versions:
+        if version.number == number:
+            return version
+    raise Http404
 
 
 @admins.action
@@ -183,32 +178,26 @@ def propose(request: HttpRequest) -> HttpResponse:
         return _page(request, draft, problem=f"The policy {refused.detail}.", status=422)
     except PolicyRefused as refused:
         return _page(request, draft, problem=str(refused), status=refused.status)
-    messages.success(request, f"Version {number} is saved. It is not in force yet.")
-    return redirect("policies")
+    message = f"Version {number} is saved. It is not in force yet."
+    return redirect_with(request, message, "policies")
+
+
+# The acts on a version that waits: their function, and the new state of the version.
+ACTS: Mapping[str, tuple[Callable[..., None], str]] = {
+    "confirm": (policy_versions.confirm, "in force"),
+    "withdraw": (policy_versions.withdraw, "withdrawn"),
+}
 
 
 @admins.action
-def confirm(request: HttpRequest, number: int) -> HttpResponse:
-    """Put a version in force."""
-    return _changed(request, number, policy_versions.confirm, "in force")
-
-
-@admins.action
-def withdraw(request: HttpRequest, number: int) -> HttpResponse:
-    """Withdraw a version that waits."""
-    return _changed(request, number, policy_versions.withdraw, "withdrawn")
-
-
-def _changed(
-    request: HttpRequest, number: int, act: Callable[..., None], state: str
-) -> HttpResponse:
-    """Carry out an act on a version, or show why it is refused."""
+def change(request: HttpRequest, number: int, act: str) -> HttpResponse:
+    """Do an act of the table on a version, or show why it is refused."""
+    function, state = ACTS[act]
     try:
-        act(number, actor=actor_of(request).person)
+        function(number, actor=actor_of(request).person)
     except PolicyRefused as refused:
         return _page(request, problem=str(refused), status=refused.status)
-    messages.success(request, f"Version {number} is {state}.")
-    return redirect("policies")
+    return redirect_with(request, f"Version {number} is {state}.", "policies")
 
 
 def _page(

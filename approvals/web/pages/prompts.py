@@ -3,24 +3,21 @@
 The page on which an admin tries a version of a prompt on recorded runs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
-from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.urls.converters import StringConverter
 
-from approvals.errors import PromptRefused, UnknownPrompt
+from approvals.errors import PromptRefused
 from approvals.governance import prompt_list, prompt_trials, prompt_versions
 from runtime.core.values.ids import PROMPT_NAME
 from runtime.core.values.limits import MAX_INSTRUCTIONS, MAX_REASON
-from runtime.errors import InvalidInput
-from runtime.ports.access import Actor
+from runtime.errors import InvalidInput, RequestError
 from runtime.store.tables.jobs import MAX_RUNS
 from runtime.web.pages import recorded_runs
-from runtime.web.requests import actor_of, admins, form_text
-
-Act = Callable[..., None]
+from runtime.web.requests import actor_of, admins, explain, form_text, redirect_with
 
 
 class PromptName(StringConverter):
@@ -44,97 +41,79 @@ def prompt(request: HttpRequest, name: str) -> HttpResponse:
     text, note = form_text(request.POST, "text"), form_text(request.POST, "note")
     try:
         number = prompt_versions.save(name, text, note=note, actor=actor_of(request))
-    except InvalidInput as refused:
-        problem = f"The {refused.field} {refused.detail}."
-        return _page(request, name, draft=text, note=note, problem=problem, status=422)
-    except PromptRefused as refused:
-        return _page(
-            request, name, draft=text, note=note, problem=str(refused), status=refused.status
-        )
-    messages.success(request, f"Version {number} is saved. New runs do not use it yet.")
-    return redirect("prompt", name=name)
+    except (InvalidInput, PromptRefused) as refused:
+        return _page(request, name, refused, draft=text, note=note)
+    message = f"Version {number} is saved. New runs do not use it yet."
+    return redirect_with(request, message, "prompt", name=name)
+
+
+# The acts on a version: their function, and the new state of the version.
+ACTS: Mapping[str, tuple[Callable[..., None], str]] = {
+    "propose": (prompt_versions.propose, "is proposed for production"),
+    "confirm": (prompt_versions.confirm, "is in production: new runs use it"),
+    "withdraw": (prompt_versions.withdraw, "is not proposed any more"),
+}
 
 
 @admins.action
-def propose(request: HttpRequest, name: str, number: int) -> HttpResponse:
-    """Propose a version for production; 0 is the text in the code."""
-    return _changed(request, name, number, prompt_versions.propose, "is proposed for production")
-
-
-@admins.action
-def confirm(request: HttpRequest, name: str, number: int) -> HttpResponse:
-    """Put a proposed version in production."""
-    return _changed(
-        request, name, number, prompt_versions.confirm, "is in production: new runs use it"
-    )
-
-
-@admins.action
-def withdraw(request: HttpRequest, name: str, number: int) -> HttpResponse:
-    """Withdraw a proposal."""
-    return _changed(request, name, number, prompt_versions.withdraw, "is not proposed any more")
+def change(request: HttpRequest, name: str, number: int, act: str) -> HttpResponse:
+    """Do an act of the table on a version; 0 is the text in the code."""
+    function, state = ACTS[act]
+    return _change(request, name, number, partial(function, name, number), state)
 
 
 @admins.action
 def label(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Let a label point to a version."""
-    label_name = form_text(request.POST, "label").strip()
-
-    def act(name: str, number: int, *, actor: Actor) -> None:
-        prompt_versions.label(name, label_name, number, actor=actor)
-
-    return _changed(request, name, number, act, f"has the label {label_name}")
+    text = form_text(request.POST, "label").strip()
+    act = partial(prompt_versions.label, name, text, number)
+    return _change(request, name, number, act, f"has the label {text}")
 
 
-def _changed(request: HttpRequest, name: str, number: int, act: Act, state: str) -> HttpResponse:
+def _change(
+    request: HttpRequest, name: str, number: int, act: Callable[..., None], state: str
+) -> HttpResponse:
     """Carry out an act on a version, or show why it is refused."""
     try:
-        act(name, number, actor=actor_of(request))
-    except InvalidInput as refused:
-        return _page(request, name, problem=f"The {refused.field} {refused.detail}.", status=422)
-    except PromptRefused as refused:
-        return _page(request, name, problem=str(refused), status=refused.status)
-    except UnknownPrompt as exc:
-        raise Http404 from exc
-    messages.success(request, f"{prompt_versions.title(number)} {state}.")
-    return redirect("prompt", name=name)
+        act(actor=actor_of(request))
+    except (InvalidInput, PromptRefused) as refused:
+        return _page(request, name, refused)
+    message = f"{prompt_versions.title(number)} {state}."
+    return redirect_with(request, message, "prompt", name=name)
 
 
 def _page(
     request: HttpRequest,
     name: str,
+    refused: RequestError | None = None,
     *,
     draft: str | None = None,
     note: str = "",
-    problem: str = "",
-    status: int = 200,
 ) -> HttpResponse:
-    try:
-        view = prompt_list.prompt(name, actor_of(request).person)
-        numbers = {
-            name: int(text)
-            for name in ("before", "after")
-            if (text := request.GET.get(name, "")).isdecimal()
-            and len(text) <= len(str(prompt_versions.MAX_VERSIONS))
-        }
-        after = numbers.get("after")
-        before = view.production if after is None else numbers.get("before", view.production)
-        differences = None if after is None else prompt_list.difference(view, before, after)
-    except UnknownPrompt as exc:
-        raise Http404 from exc
+    view = prompt_list.prompt(name, actor_of(request).person)
+    numbers = {
+        name: int(text)
+        for name in ("before", "after")
+        if (text := request.GET.get(name, "")).isdecimal()
+        and len(text) <= len(str(prompt_versions.MAX_VERSIONS))
+    }
+    after = numbers.get("after")
+    before = view.production if after is None else numbers.get("before", view.production)
+    differences = None if after is None else prompt_list.difference(view, before, after)
     current = view.current
     context = {
         "section": "prompts",
         "prompt": view,
         "draft": (current.text if current else "") if draft is None else draft,
         "note": note,
-        "problem": problem,
+        "problem": explain(refused) if refused else "",
         "before": before,
         "after": after,
         "differences": differences,
         "max_text": MAX_INSTRUCTIONS,
         "max_note": MAX_REASON,
     }
+    status = refused.status if refused else 200
     return render(request, "prompts/prompt.html", context, status=status)
 
 
@@ -144,22 +123,18 @@ def try_prompt(request: HttpRequest, name: str, number: int) -> HttpResponse:
 
     For a page that is already open, only the part that changes.
     """
+    if request.method != "POST":
+        return _trial_page(request, name, number)
+    text = form_text(request.POST, "runs").strip()
+    runs = int(text) if text.isascii() and text.isdecimal() and len(text) < 5 else None
     try:
-        if request.method != "POST":
-            return _trial_page(request, name, number)
-        text = form_text(request.POST, "runs").strip()
-        runs = int(text) if text.isascii() and text.isdecimal() and len(text) < 5 else None
-        try:
-            prompt_trials.ask(name, number, runs, actor=actor_of(request))
-        except InvalidInput as refused:
-            problem = f"The number of {refused.field} {refused.detail}."
-            return _trial_page(request, name, number, problem=problem, status=422)
-        except PromptRefused as refused:
-            return _trial_page(request, name, number, problem=str(refused), status=refused.status)
-    except UnknownPrompt as exc:
-        raise Http404 from exc
-    messages.success(request, "A worker tries it.")
-    return redirect("try_prompt", name=name, number=number)
+        prompt_trials.ask(name, number, runs, actor=actor_of(request))
+    except InvalidInput as refused:
+        problem = f"The number of {refused.field} {refused.detail}."
+        return _trial_page(request, name, number, problem=problem, status=422)
+    except PromptRefused as refused:
+        return _trial_page(request, name, number, problem=str(refused), status=refused.status)
+    return redirect_with(request, "A worker tries it.", "try_prompt", name=name, number=number)
 
 
 def _trial_page(

@@ -23,7 +23,7 @@ from approvals.rules.policy import is_fresh
 from approvals.web import time_zone
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import AUTHENTICATED, form_text, users
+from runtime.web.requests import AUTHENTICATED, form_text, redirect_with, users
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 PASSWORD = "password"  # noqa: S105 - a way to log in
@@ -200,8 +200,8 @@ def remove_factor(request: HttpRequest, factor: UUID) -> HttpResponse:
         return problem
     keep = str(request.session.session_key)
     name = second_factors.remove(request.user.get_username(), factor, keep=keep)
-    messages.success(request, f"{name} is removed. Your other sessions have ended.")
-    return redirect("account")
+    message = f"{name} is removed. Your other sessions have ended."
+    return redirect_with(request, message, "account")
 
 
 def is_confirmed(request: HttpRequest, form: ConfirmForm) -> bool:
@@ -295,7 +295,6 @@ def _refusal(request: HttpRequest) -> HttpResponse | None:
 
 def _added(request: HttpRequest, codes: list[str]) -> HttpResponse:
     if not codes:
-        messages.success(request, "Added. Your other sessions have ended.")
-        return redirect("account")
+        return redirect_with(request, "Added. Your other sessions have ended.", "account")
     context = {"section": "account", "codes": codes}
     return render(request, "accounts/recovery_codes.html", context)

@@ -40,7 +40,7 @@ from approvals.web.pages.second_factors import (
 )
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import AUTHENTICATED, users
+from runtime.web.requests import AUTHENTICATED, redirect_with, users
 
 UNSENT = "You were logged out before this was sent. Nothing was decided or changed."
 TEMPLATE = "accounts/password_link.html"
@@ -147,8 +147,7 @@ def choose_password(request: HttpRequest, plain: str) -> HttpResponse:
         return render(
             request, TEMPLATE, {"person": person, "form": form.refuse(exc)}, status=exc.status
         )
-    messages.success(request, "Your password is saved. Log in with it.")
-    return redirect("login")
+    return redirect_with(request, "Your password is saved. Log in with it.", "login")
 
 
 BEGUN_SECONDS = 600  # of the session of a stranger, who may never come back
@@ -186,8 +185,8 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
                     f"{company.label} did not check now that it is you. Use an app or a passkey."
                 )
             request.session[AUTHENTICATED] = signed_in.proof
-            messages.success(request, "Confirmed. You can decide now.")
-            return redirect(signed_in.page or "account")
+            page = signed_in.page or "account"
+            return redirect_with(request, "Confirmed. You can decide now.", page)
         if request.user.is_authenticated:
             request.session[_WAITING] = {**asdict(identity), "provider": provider}
             return redirect("connect_sign_in")
@@ -223,9 +222,9 @@ def connect(request: HttpRequest) -> HttpResponse:
         sign_in.connect(request.user.get_username(), identity)
     except NotSignedIn as refusal:
         messages.error(request, refusal.detail)
-    else:
-        messages.success(request, f"You can sign in with {identity.provider.label} now.")
-    return redirect("account")
+        return redirect("account")
+    message = f"You can sign in with {identity.provider.label} now."
+    return redirect_with(request, message, "account")
 
 
 @users.form
@@ -250,8 +249,7 @@ def link_slack(request: HttpRequest, token: str) -> HttpResponse:
 def disconnect(request: HttpRequest) -> HttpResponse:
     """End all sign-ins of this person at providers, and the other sessions."""
     sign_in.disconnect_all(request.user.get_username(), keep=request.session.session_key)
-    messages.success(request, "Disconnected. Your other sessions have ended.")
-    return redirect("account")
+    return redirect_with(request, "Disconnected. Your other sessions have ended.", "account")
 
 
 @require_POST

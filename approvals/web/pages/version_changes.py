@@ -12,7 +12,7 @@ from approvals.governance import version_changes as listing
 from approvals.rights import principals
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
-from runtime.web.requests import actor_of, admins, form_text
+from runtime.web.requests import actor_of, admins, explain, form_text
 
 NOT_DECIDED = "No decision on this change counts any more."
 LEFT = "{} of them were busy and still continue. Withdraw again below, before it is final."
@@ -40,12 +40,10 @@ def continue_runs(request: HttpRequest) -> HttpResponse:
             reason=form_text(request.POST, "reason"),
             actor=actor_of(request),
         )
-    except InvalidInput as refused:
-        return _page(request, f"The {refused.field} {refused.detail}.", status=refused.status)
+    except (InvalidInput, Forbidden) as refused:
+        return _page(request, explain(refused), status=refused.status)
     except NotFound as refused:
         return _page(request, GONE, status=refused.status)
-    except Forbidden as refused:
-        return _page(request, refused.detail, status=refused.status)
     runs = "run continues" if decided.continued == 1 else "runs continue"
     messages.success(
         request, f"{decided.continued} {runs}. Runs that reach this change later do too."
@@ -67,7 +65,7 @@ def withdraw_change(request: HttpRequest) -> HttpResponse:
             actor=actor_of(request),
         )
     except InvalidInput as refused:
-        return _page(request, f"The {refused.field} {refused.detail}.", status=refused.status)
+        return _page(request, explain(refused), status=refused.status)
     except NotFound as refused:
         return _page(request, NOT_DECIDED, status=refused.status)
     runs = f" {withdrawn.opened} of them wait again." if withdrawn.opened else ""

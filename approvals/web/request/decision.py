@@ -13,11 +13,9 @@ from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.decide import resolve
 from approvals.decisions.decide import undo as undo_decision
 from approvals.errors import (
-    AlreadyCancelled,
-    AlreadyDecided,
+    AlreadyClosed,
     AlreadyVoted,
     DigestMismatch,
-    Expired,
     NotDecided,
     NotShown,
     TamperedWith,
@@ -52,7 +50,7 @@ def decide(request: HttpRequest, approval_id: UUID, verdict: Verdict) -> HttpRes
     actor = actor_of(request)
     try:
         decided = _record(request, approval_id, verdict, actor)
-    except (AlreadyDecided, AlreadyCancelled, Expired) as exc:
+    except AlreadyClosed as exc:
         return already_closed(
             request, approval_views.approval(approval_id, actor=actor), verdict, exc
         )
@@ -142,7 +140,7 @@ def undo(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Undo the decision: the request is open again, and the run has not received the decision."""
     try:
         undo_decision(approval_id=approval_id, actor=principals.actor_of(request.user))
-    except (AlreadyDecided, AlreadyCancelled, Expired, NotDecided, TooLate) as exc:
+    except (AlreadyClosed, NotDecided, TooLate) as exc:
         messages.error(request, f"Nothing was changed. {exc.detail}")
     else:
         messages.success(request, "Undone. Waiting for a decision again.")

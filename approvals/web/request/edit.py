@@ -15,7 +15,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from approvals.decisions import decide
-from approvals.errors import AlreadyCancelled, AlreadyDecided, DigestMismatch, Expired, TamperedWith
+from approvals.errors import AlreadyClosed, DigestMismatch, TamperedWith
 from approvals.reads import approval_views, usual
 from approvals.requests import confirmation
 from approvals.requests.argument_changes import changes, describe
@@ -92,7 +92,7 @@ def edit(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         preview = decide.ask_preview(
             approval_id=approval.id, digest=digest, arguments=new_args, actor=actor
         )
-    except (AlreadyDecided, AlreadyCancelled, Expired) as exc:
+    except AlreadyClosed as exc:
         return already_closed(request, approval, Verdict.EDIT, exc)
     except (Forbidden, TamperedWith, DigestMismatch) as exc:
         return _form_page(request, approval, actor, exc)

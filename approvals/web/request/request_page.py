@@ -17,7 +17,7 @@ from django.utils.cache import patch_vary_headers
 from approvals import clock
 from approvals.decisions import checks, teamwork
 from approvals.decisions.extend import MAX_DAYS
-from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired
+from approvals.errors import AlreadyClosed
 from approvals.people import absences
 from approvals.reads import approval_views, deciders, external_instances, marks
 from approvals.reads.approval_views import ApprovalView
@@ -48,9 +48,6 @@ from runtime.reads.transcript import (
 from runtime.reads.version_diff import VersionDifference, differences
 from runtime.web.forms import PageForm, TypedField
 from runtime.web.requests import AUTHENTICATED, form_text
-
-# Errors of a decision that came after another decision, a cancellation or the deadline.
-AlreadyClosed = AlreadyDecided | AlreadyCancelled | Expired
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

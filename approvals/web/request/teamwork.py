@@ -13,20 +13,13 @@ from approvals.decisions import teamwork
 from approvals.decisions.extend import extend as extend_deadline
 from approvals.decisions.teamwork import inquire
 from approvals.decisions.teamwork import send_message as send
-from approvals.errors import (
-    AlreadyCancelled,
-    AlreadyClaimed,
-    AlreadyDecided,
-    Expired,
-    TamperedWith,
-    TooManyInquiries,
-)
+from approvals.errors import AlreadyClaimed, AlreadyClosed, TamperedWith, TooManyInquiries
 from approvals.reads import approval_views
 from approvals.rights import principals
 from approvals.web import list_position as places
 from approvals.web.request.request_page import ExtensionForm, teamwork_context, to_page
 from runtime.core.values.limits import MAX_INQUIRIES, MAX_INQUIRY, MAX_MESSAGE
-from runtime.errors import InvalidInput, RunEnded, TooManyUndelivered
+from runtime.errors import InvalidInput, RequestError, RunEnded, TooManyUndelivered
 from runtime.reads.inquiries import list_for_gate
 from runtime.web.requests import form_text, users
 
@@ -37,7 +30,7 @@ def claim(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     try:
         teamwork.claim(approval_id=approval_id, actor=principals.actor_of(request.user))
         messages.success(request, "Claimed: others see for 10 minutes that you look at it.")
-    except (AlreadyClaimed, AlreadyDecided, AlreadyCancelled, Expired) as exc:
+    except (AlreadyClaimed, AlreadyClosed) as exc:
         messages.error(request, exc.detail)
     return to_page(request, approval_id)
 
@@ -58,8 +51,7 @@ def comment(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         teamwork.add_comment(approval_id=approval_id, text=text, actor=actor)
     except InvalidInput as exc:
         approval = approval_views.approval(approval_id, actor=actor)
-        context = {"approval": approval, "text": text, "problem": exc, **_frame(request, approval)}
-        return render(request, "approvals/comment.html", context, status=exc.status)
+        return _form_page(request, "comment", approval, exc, text=text)
     messages.success(request, "Your comment is added. The agent does not receive it.")
     return to_page(request, approval_id)
 
@@ -73,7 +65,7 @@ def hand_over(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         to, note = request.POST.get("to", ""), form_text(request.POST, "note")
         try:
             teamwork.hand_over(approval_id=approval_id, to=to, note=note, actor=actor)
-        except (AlreadyClaimed, AlreadyDecided, AlreadyCancelled, Expired) as exc:
+        except (AlreadyClaimed, AlreadyClosed) as exc:
             messages.error(request, f"Not handed over. {exc.detail}")
             return to_page(request, approval_id)
         except InvalidInput as exc:
@@ -85,17 +77,13 @@ def hand_over(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         return to_page(request, approval_id)
     people, away = teamwork.receivers(approval.id, actor)
     context = {
-        "approval": approval,
         "people": people,
         "away_now": away,
         "to": request.POST.get("to", ""),
         "note": form_text(request.POST, "note"),
         "max_note": teamwork.MAX_NOTE,
-        "problem": problem,
-        **_frame(request, approval),
     }
-    status = 200 if problem is None else problem.status
-    return render(request, "approvals/hand_over.html", context, status=status)
+    return _form_page(request, "hand_over", approval, problem, **context)
 
 
 @users.action
@@ -107,11 +95,10 @@ def extend(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     try:
         extend_deadline(approval_id=approval_id, **form.read(), actor=actor, zone=zone)
         messages.success(request, "Extended.")
-    except (AlreadyDecided, AlreadyCancelled, Expired, RunEnded, TamperedWith) as exc:
+    except (AlreadyClosed, RunEnded, TamperedWith) as exc:
         messages.error(request, f"Not extended. {exc.detail}")
     except InvalidInput as exc:
-        context = {"approval": approval, "extension": form.refuse(exc), **_frame(request, approval)}
-        return render(request, "approvals/extend.html", context, status=exc.status)
+        return _form_page(request, "extend", approval, exc, extension=form.refuse(exc))
     return to_page(request, approval_id)
 
 
@@ -161,23 +148,8 @@ def ask(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         inquire(approval_id=approval_id, question=text, actor=actor)
     except InvalidInput as exc:
         approval = approval_views.approval(approval_id, actor=actor)
-        context = {
-            "section": "inbox",
-            "approval": approval,
-            "list_query": places.read_position(request).query,
-            "text": text,
-            "problem": exc,
-            "max_inquiry": MAX_INQUIRY,
-        }
-        return render(request, "approvals/ask.html", context, status=exc.status)
-    except (
-        AlreadyDecided,
-        AlreadyCancelled,
-        Expired,
-        RunEnded,
-        TamperedWith,
-        TooManyInquiries,
-    ) as exc:
+        return _form_page(request, "ask", approval, exc, text=text, max_inquiry=MAX_INQUIRY)
+    except (AlreadyClosed, RunEnded, TamperedWith, TooManyInquiries) as exc:
         messages.error(request, f"Not asked. {exc.detail}")
     else:
         messages.success(request, "Asked. The answer appears in this request, which stays open.")
@@ -192,26 +164,31 @@ def write(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         send(approval_id=approval_id, text=text, actor=actor)
     except (InvalidInput, TooManyUndelivered) as exc:
         problem = f"the text {exc.detail}." if isinstance(exc, InvalidInput) else exc.detail
-        context = {
-            "section": "inbox",
-            "approval": approval_views.approval(approval_id, actor=actor),
-            "list_query": places.read_position(request).query,
-            "text": text,
-            "problem": problem,
-            "max_message": MAX_MESSAGE,
-        }
-        return render(request, "approvals/write.html", context, status=exc.status)
-    except (AlreadyDecided, AlreadyCancelled, Expired, RunEnded, TamperedWith) as exc:
+        approval = approval_views.approval(approval_id, actor=actor)
+        context = {"text": text, "problem": problem, "max_message": MAX_MESSAGE}
+        return _form_page(request, "write", approval, exc, **context)
+    except (AlreadyClosed, RunEnded, TamperedWith) as exc:
         messages.error(request, f"Not sent. {exc.detail}")
     else:
         messages.success(request, "Sent. You may still decide this request.")
     return to_page(request, approval_id)
 
 
-def _frame(request: HttpRequest, approval: approval_views.ApprovalView) -> dict[str, Any]:
-    return {
+def _form_page(
+    request: HttpRequest,
+    name: str,
+    approval: approval_views.ApprovalView,
+    refusal: RequestError | None,
+    **context: Any,
+) -> HttpResponse:
+    """Show the page of one form of a request, with the typed values and the reason of the refusal."""
+    shared = {
         "section": "inbox",
+        "approval": approval,
         "list_query": places.read_position(request).query,
         "max_comment": teamwork.MAX_COMMENT,
         "status": approval.status,
+        "problem": refusal,
     }
+    status = 200 if refusal is None else refusal.status
+    return render(request, f"approvals/{name}.html", shared | context, status=status)

@@ -1,8 +1,7 @@
 """The page of kill switches, for admins: the engaged ones, forms to engage and disengage, and the history."""
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 
 from runtime.control import kill_switches
 from runtime.core.values.limits import MAX_REASON
@@ -10,7 +9,7 @@ from runtime.errors import InvalidInput, SwitchAlreadyEngaged, SwitchNotEngaged,
 from runtime.ports import wiring
 from runtime.reads.labels import title_of
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import actor_of, admins
+from runtime.web.requests import actor_of, admins, redirect_with
 
 EVERY = "*"  # the choice of all agents; an empty choice is refused
 CONFIRMATION = "every agent"  # typed by the admin for that choice
@@ -58,8 +57,8 @@ def engage(request: HttpRequest) -> HttpResponse:
         return _page(request, form, status=problem.status)
     except (UnknownAgent, SwitchAlreadyEngaged) as problem:
         return _page(request, form, problem.detail, status=problem.status)
-    messages.success(request, f"{switch.agent or 'Every agent'} is stopped.")
-    return redirect("kill_switches")
+    message = f"{switch.agent or 'Every agent'} is stopped."
+    return redirect_with(request, message, "kill_switches")
 
 
 @admins.action
@@ -69,8 +68,7 @@ def disengage(request: HttpRequest, stop: int) -> HttpResponse:
         switch = kill_switches.disengage(stop=stop, actor=actor_of(request))
     except SwitchNotEngaged as problem:
         return _page(request, SwitchForm(), str(problem), status=409)
-    messages.success(request, f"{switch.agent or 'Every agent'} resumed.")
-    return redirect("kill_switches")
+    return redirect_with(request, f"{switch.agent or 'Every agent'} resumed.", "kill_switches")
 
 
 def _page(

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -24,7 +23,7 @@ from runtime.web.pages.trigger_forms import (
     TriggerForm,
     WebhookForm,
 )
-from runtime.web.requests import Audience, actor_of
+from runtime.web.requests import Audience, actor_of, redirect_with
 from runtime.web.schema_form import as_typed
 
 # Only people who may start runs have schedules and triggers.
@@ -120,8 +119,6 @@ def change(request: HttpRequest, kind: TriggerKind, id: UUID) -> HttpResponse:
     """Show what a schedule or trigger says, try another definition, or change it."""
     try:
         definition = listing.read_one(kind, id, actor_of(request)).definition
-    except (NoSuchSchedule, NoSuchTrigger) as exc:
-        raise Http404 from exc
     except (Tampered, KeyMissing):
         return show(request, kind, id)
     schema = listing.input_schema(definition.agent) or {}
@@ -147,8 +144,6 @@ def show(
     before = int(number) if is_number else None
     try:
         view = listing.read_one(kind, id, actor_of(request), before)
-    except (NoSuchSchedule, NoSuchTrigger) as exc:
-        raise Http404 from exc
     except (Tampered, KeyMissing) as exc:
         unverified = listing.describe_problem(exc)
     context: dict[str, Any] = {
@@ -192,8 +187,7 @@ def _act(
         return show(request, kind, id)
     if isinstance(result, webhooks.NewWebhook):
         return show(request, kind, id, webhook=result)
-    messages.success(request, message)
-    return redirect(kind.noun, id)
+    return redirect_with(request, message, kind.noun, id)
 
 
 def _submit(
