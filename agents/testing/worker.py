@@ -47,7 +47,7 @@ from runtime.execution.jobs.edit_previews import request_of
 from runtime.execution.step import StepBuilder
 from runtime.ports.approvals import ReviewSnapshot
 from runtime.ports.effects import ModelRequest, Outcome, PreviewRequest, ToolRequest, ToolResult
-from runtime.store.step_records import PreviewCall, Work
+from runtime.store.steps import PreviewCall, Work
 from runtime.store.tables.signals import (
     CancelSignal,
     EventSignal,

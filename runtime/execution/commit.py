@@ -38,7 +38,7 @@ from runtime.execution.worker import MAX_CHARACTERS, RunPauses, YieldPolicy, ret
 from runtime.ports.approvals import ApprovalPort, StatementPart
 from runtime.store import failpoints, leases, pool, steps
 from runtime.store.pool import Connection
-from runtime.store.step_records import Records
+from runtime.store.steps import Records
 from runtime.store.tables import blobs as stored_blobs
 from runtime.store.tables import (
     continuations,

@@ -44,8 +44,7 @@ from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.step import StepBuilder
 from runtime.execution.worker import RunPauses, WorkerContext, YieldPolicy, retried
 from runtime.ports.effects import ModelRequest, Outcome, PreviewRequest, ToolFailure, ToolRequest
-from runtime.store.step_records import RecordedEvent, Work, record_event
-from runtime.store.steps import CommitResult
+from runtime.store.steps import CommitResult, RecordedEvent, Work, record_event
 from runtime.store.tables import used_approvals
 from runtime.store.tables.signals import Signal
 

@@ -40,8 +40,7 @@ from runtime.core.values.errors import IllegalTransition
 from runtime.core.values.limits import plain
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import InvalidInput
-from runtime.execution.admission.admit import Admission
-from runtime.execution.admission.checks import CallChecks
+from runtime.execution.admission.admit import Admission, CallChecks
 from runtime.execution.admission.gates import (
     AdmissionResult,
     denied_before,
@@ -78,7 +77,7 @@ from runtime.execution.step_events import (
 from runtime.ports.agents import VersionChange
 from runtime.ports.approvals import ReviewSnapshot
 from runtime.ports.effects import EffectHandler
-from runtime.store.step_records import PreviewCall, RecordedEvent, Records, Work, record_event
+from runtime.store.steps import PreviewCall, RecordedEvent, Records, Work, record_event
 from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.signals import (
     CancelSignal,

@@ -50,7 +50,7 @@ from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import InvalidInput, Tampered
 from runtime.execution.admission.gates import AdmissionResult, open_frame_gate
 from runtime.ports.agents import AgentInfo, Instructions
-from runtime.store.step_records import waits
+from runtime.store.steps import is_waiting
 from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.signals import (
     EventSignal,
@@ -123,7 +123,7 @@ def receive_event(now: Continuation, signal: EventSignal) -> WaitStarted | WaitE
 
     If the instance that performs the call has used its approval, the call waits for its outcome.
     """
-    if now.phase is not Phase.STARTED or not waits(now, signal.frame, signal.call):
+    if now.phase is not Phase.STARTED or not is_waiting(now, signal.frame, signal.call):
         return None
     if signal.used_at is not None:
         until = signal.used_at + OUTCOME_WITHIN

@@ -1,29 +1,52 @@
-"""Commits a step in one statement: outcomes, the next intents, gates, signals and the run's row.
+"""A step: its records of changes, one for each event, and its commit in one statement.
 
-The module of each table has the part that writes it, and approvals adds the parts for its requests. All parts
-depend on the run's row, which is changed only for the epoch, owner and position of the claim. If the row is not
-found, the step is not written.
+A step that is built again keeps the records of received messages; the rest is built anew from the committed state.
+
+The statement writes outcomes, the next intents, gates, signals and the run's row. The module of each table has the part
+that writes it, and approvals adds the parts for its requests. All parts depend on the run's row, which is changed only
+for the epoch, owner and position of the claim. If the row is not found, the step is not written.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
 from functools import cache
-from itertools import compress
+from itertools import chain, compress
 from operator import attrgetter
+from typing import Any
 from uuid import UUID
 
 import psycopg
+from django.conf import settings
 from pydantic import TypeAdapter
 
-from runtime.core.documents.blobs import Blob
+from runtime.core.documents.blobs import WITH_CONTENT, Blob, extract_blob
 from runtime.core.documents.continuations import Brief
 from runtime.core.run.continuation import Continuation, Pending
-from runtime.core.run.events import WaitStarted
+from runtime.core.run.events import (
+    CallRefused,
+    Event,
+    FrameClosed,
+    GateClosed,
+    GateDecided,
+    GateOpened,
+    OutcomeArrived,
+    OutcomeUnknown,
+    ToolFailed,
+    ToolReturned,
+    ToolStarted,
+    WaitEnded,
+    WaitStarted,
+)
+from runtime.core.run.planning import AnswerInquiry, CallModel, StartTool
 from runtime.core.run.retries import RateLimitWait, rate_limit_waits
+from runtime.core.values.call_options import CallOptions
+from runtime.core.values.enums import CallState, GateKind
+from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import Tampered
-from runtime.ports.approvals import StatementPart
+from runtime.ports import wiring
+from runtime.ports.approvals import CallOutcome, EndedCall, ReviewSnapshot, StatementPart
 from runtime.store import failpoints, gates, leases, pool
 from runtime.store.leases import RunClaim
 from runtime.store.pool import Connection
@@ -37,6 +60,237 @@ from runtime.store.tables import (
 )
 from runtime.store.tables.journal import APPEND, SignedEntry, was_written
 from runtime.store.tables.used_approvals import Spend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewCall:
+    """Preview a call under these options. It is a read effect without an intent: a lost one is made again."""
+
+    frame: str
+    call: str
+    terms: CallOptions
+
+
+Work = CallModel | AnswerInquiry | PreviewCall | StartTool
+
+# The events from which a part of a step follows that most steps do not have.
+_WITH_PARTS = (
+    GateOpened,
+    GateDecided,
+    GateClosed,
+    OutcomeArrived,
+    OutcomeUnknown,
+    WaitStarted,
+    WaitEnded,
+)
+
+# The events that end a call, leave it in doubt, or use up its approval.
+_ENDS = (
+    ToolReturned,
+    ToolFailed,
+    CallRefused,
+    OutcomeUnknown,
+    OutcomeArrived,
+    WaitEnded,
+    GateDecided,
+    GateOpened,
+    FrameClosed,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedEvent:
+    """An event with its data.
+
+    `blob` is its result if that is stored by its hash, `snapshot` the one for the gate it opens. `work` is the
+    call that starts once the step is written. `closed` is the reason why the gate of a late outcome needs no person.
+    """
+
+    event: Event
+    blob: Blob | None = None
+    snapshot: ReviewSnapshot | None = None
+    work: StartTool | None = None
+    closed: str = ""
+
+
+def record_event(
+    event: Event,
+    *,
+    snapshot: ReviewSnapshot | None = None,
+    work: StartTool | None = None,
+    closed: str = "",
+) -> RecordedEvent:
+    """Return the record of an event; a result too big for the journal becomes `content`."""
+    blob = None
+    if isinstance(event, WITH_CONTENT):
+        outside = None if wiring.objects() is None else settings.SIGNOFF_OBJECT_BYTES
+        event, blob = extract_blob(event, outside_above=outside)
+    return RecordedEvent(event=event, blob=blob, snapshot=snapshot, work=work, closed=closed)
+
+
+class Records:
+    """The changes of one step in order, and the writes that follow from them.
+
+    `signals` are consumed by the step, even if they changed nothing. `work` starts once the step is written; its slots
+    are reserved. `ended_replies` are frames whose model call has ended and left a part of its reply. `snapshots` are
+    those for the gates that the step opens. `blobs` are the results that are stored by their hash, `summary` sums up
+    what the run remembers.
+    """
+
+    def __init__(self) -> None:
+        self.changes: list[RecordedEvent] = []
+        self.events: list[Event] = []
+        self.by_type: dict[type[Event], list[Any]] = {}  # the events; most steps have few types
+        self.snapshots: list[ReviewSnapshot] = []
+        self.signals: list[int] = []
+        self.work: list[Work] = []
+        self.ended_replies: frozenset[str] = frozenset()
+        self.blobs: list[Blob] = []
+        self.summary: Blob | None = None
+
+    def add(self, change: RecordedEvent) -> None:
+        """Add a change."""
+        event, blob = change.event, change.blob
+        self.changes.append(change)
+        self.events.append(event)
+        self.by_type.setdefault(type(event), []).append(event)
+        if blob is not None:
+            if blob.is_summary:
+                self.summary = blob
+            else:
+                self.blobs.append(blob)
+        if change.snapshot is not None:
+            self.snapshots.append(change.snapshot)
+        if change.work is not None:
+            self.work.append(change.work)
+
+    def parts(self, before: Continuation, now: Continuation) -> dict[str, Any]:
+        """Return the fields that most steps leave empty, of the step that leads from one state to the other."""
+        if self.summary is None and self.by_type.keys().isdisjoint(_WITH_PARTS):
+            return {}
+        opened_gates = {event.gate for event in self.by_type.get(GateOpened, ())}
+        decided = self.by_type.get(GateDecided, ())
+        ended = self.by_type.get(WaitEnded, ())
+        # The calls in doubt whose instances reported nothing: no worker attempted them.
+        unreported = [event for event in self.by_type.get(OutcomeUnknown, ()) if event.attempt == 0]
+        # An event would have deleted the row of its wait itself.
+        rowless = [*unreported, *[end for end in ended if end.outcome in ("timed_out", "closed")]]
+        return {
+            # As far as they are still open after the step.
+            "opened_gates": tuple([gate for gate in now.pending if gate.gate in opened_gates]),
+            "settled": tuple([event.gate for event in decided]),
+            "closed": tuple(chain.from_iterable(self.closed.values())),
+            "opened_waits": tuple(
+                [wait for wait in self.by_type.get(WaitStarted, ()) if _has_row(now, wait)]
+            ),
+            "ended_waits": tuple([(end.frame, end.call) for end in rowless if end.call]),
+            # No signal may come before the step: a wait times out, a late outcome settles a call, or an allowance
+            # passes one, where a message adds to the run's origin.
+            "first": bool(unreported or OutcomeArrived in self.by_type)
+            or any(event.allowance for event in decided)
+            or any(end.outcome == "timed_out" for end in ended),
+            "summary": self.summary,
+            "summed_up": tuple([text.digest for text in before.memory]) if self.summary else (),
+        }
+
+    @property
+    def closed(self) -> dict[str, list[UUID]]:
+        """The closed gates, by reason."""
+        gates: dict[str, list[UUID]] = {}
+        for change in self.changes:
+            if isinstance(change.event, GateClosed):
+                gates.setdefault(change.event.reason, []).append(change.event.gate)
+            elif isinstance(change.event, OutcomeArrived) and change.event.gate is not None:
+                gates.setdefault(change.closed, []).append(change.event.gate)
+        return gates
+
+    def spent(self, now: Continuation) -> tuple[Spend, ...]:
+        """Return the approvals used to start calls, each with the attempt."""
+        return tuple(
+            [
+                (gate, event.attempt)
+                for event in self.by_type.get(ToolStarted, ())
+                if (gate := now.call(event.frame, event.call).gate) is not None
+            ]
+        )
+
+    def ended(self, before: Continuation) -> tuple[EndedCall, ...]:
+        """Return the calls with a decision that end with the step, fall into doubt, or need another decision.
+
+        The gate is that of the state before the step.
+        """
+        if self.by_type.keys().isdisjoint(_ENDS):
+            return ()
+        ended: dict[tuple[str, str], EndedCall] = {}
+        for event in self.events:
+            if type(event) not in _ENDS:
+                continue
+            path = getattr(event, "frame", None), getattr(event, "call", None)
+            if isinstance(event, FrameClosed):  # which ends the call that delegated to it
+                child = before.frames.get(event.frame)
+                path = (None, None) if child is None else (child.parent, child.call)
+            frame = before.frames.get(path[0] or "")
+            if frame is None or not path[1]:
+                continue
+            for call in frame.of_turn():  # not among them: proposed in this step
+                if call.id == path[1] and call.gate is not None:
+                    outcome = _outcome(event)
+                    if outcome is not None:
+                        ended[frame.id, call.id] = EndedCall(
+                            gate=call.gate, frame=frame.id, call=call.id, outcome=outcome
+                        )
+        return tuple(ended.values())
+
+
+_BY_STATE: Mapping[CallState | None, CallOutcome] = {
+    CallState.RETURNED: CallOutcome.DONE,
+    CallState.FAILED: CallOutcome.FAILED,
+}
+
+
+def _outcome(event: Event) -> CallOutcome | None:
+    match event:
+        case (
+            ToolReturned()
+            | OutcomeArrived(outcome="returned")
+            | WaitEnded(outcome="arrived" | "timed_out")
+            | FrameClosed(outcome="answered")
+        ):
+            return CallOutcome.DONE
+        case (
+            ToolFailed()
+            | CallRefused()
+            | OutcomeArrived()
+            | WaitEnded(outcome="refused")
+            | FrameClosed()
+        ):
+            return CallOutcome.FAILED
+        case GateDecided():
+            rule = VERDICTS[event.verdict]
+            return CallOutcome.ANSWERED if rule.replaces_call else _BY_STATE.get(rule.call_becomes)
+        case OutcomeUnknown():
+            return CallOutcome.IN_DOUBT
+        case GateOpened(kind=GateKind.APPROVAL):
+            return CallOutcome.ASKED_AGAIN
+        case _:
+            return None
+
+
+def _has_row(now: Continuation, wait: WaitStarted) -> bool:
+    """Say whether a wait that begins has a row, and is still open. That for an outcome keeps its first one."""
+    if wait.at is not None or not is_waiting(now, wait.frame, wait.call):
+        return False
+    terms = now.call(wait.frame, wait.call).terms
+    return terms is not None and terms.waits != "time"
+
+
+def is_waiting(now: Continuation, frame: str, call: str) -> bool:
+    """Say whether a call waits for its event."""
+    owner = now.frames.get(frame)
+    return owner is not None and any(
+        proposed.id == call and proposed.state is CallState.WAITING for proposed in owner.of_turn()
+    )
+
 
 # Optional parts of a step, with the field that requires each, in the order of the statement. Most steps need none of
 # them, and do not pay for them.

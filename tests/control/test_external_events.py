@@ -26,7 +26,7 @@ from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.runs import delete_rows
-from runtime.store.step_records import Records, record_event
+from runtime.store.steps import Records, record_event
 from runtime.store.tables import received_events, waits
 from runtime.store.tables.waits import EventWait
 from runtime.upkeep import retention

@@ -10,8 +10,8 @@ from runtime.core.run.continuation import Call, Continuation, Frame, FrameState,
 from runtime.core.values.enums import Verdict
 from runtime.ports.approvals import CallOutcome, EndedCall
 from runtime.reads import outcomes
-from runtime.store import step_records
-from runtime.store.step_records import Records, record_event
+from runtime.store import steps
+from runtime.store.steps import Records, record_event
 
 GATE = uuid4()
 CALL: dict[str, Any] = {"frame": "0", "call": "c2.0"}
@@ -76,4 +76,4 @@ def test_lists_label_each_verdict_by_its_outcome(verdict: Verdict) -> None:
         CallOutcome.DONE: "Done, as reported",
         CallOutcome.ANSWERED: "Answered, not made",
         CallOutcome.FAILED: "Failed",
-    }[step_records._outcome(event)]
+    }[steps._outcome(event)]

@@ -52,7 +52,7 @@ from runtime.ports.effects import (
     Unknown,
 )
 from runtime.store import failpoints
-from runtime.store.step_records import PreviewCall
+from runtime.store.steps import PreviewCall
 
 log = logging.getLogger(__name__)
 

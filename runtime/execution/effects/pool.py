@@ -32,7 +32,7 @@ from runtime.ports.effects import (
     ToolRequest,
     Unknown,
 )
-from runtime.store.step_records import Work
+from runtime.store.steps import Work
 
 log = logging.getLogger(__name__)
 

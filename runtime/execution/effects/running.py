@@ -38,7 +38,7 @@ from runtime.ports.effects import (
     ToolResult,
 )
 from runtime.store import leases, pool, runs
-from runtime.store.step_records import PreviewCall, Work
+from runtime.store.steps import PreviewCall, Work
 from runtime.store.tables import late_outcomes
 from runtime.store.tables.late_outcomes import LateOutcomeRow
 

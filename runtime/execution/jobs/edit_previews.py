@@ -24,7 +24,7 @@ from runtime.execution.jobs import runner
 from runtime.ports.agents import CallRejected
 from runtime.ports.effects import EffectHandler, PreviewRequest
 from runtime.store import pool
-from runtime.store.step_records import PreviewCall
+from runtime.store.steps import PreviewCall
 from runtime.store.tables import journal, kill_switches
 from runtime.store.tables.jobs import PREVIEWS, EditPreviewRow
 

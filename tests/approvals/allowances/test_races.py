@@ -19,7 +19,7 @@ from runtime.core.values.enums import Verdict
 from runtime.execution import worker
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.step_records import Records, record_event
+from runtime.store.steps import Records, record_event
 from tests.approvals.allowances.office import in_force, reviewers
 from tests.support.office import Office
 from tests.support.threads import together
