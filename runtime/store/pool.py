@@ -4,6 +4,7 @@ Steps are committed through this pool: prepared statements on open connections k
 a transaction with the ORM use Django's connection.
 """
 
+import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -11,18 +12,22 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import psycopg
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
 from django.db import connection as django_connection
+from psycopg import errors
+from psycopg.abc import Params
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+log = logging.getLogger(__name__)
 
 Connection = psycopg.Connection[TupleRow]
 T = TypeVar("T", bound="DataclassInstance")
@@ -157,11 +162,44 @@ def close() -> None:
         _pool = None
 
 
+class _Cursor(psycopg.Cursor[TupleRow]):
+    """A cursor that executes a statement anew if Postgres refused its prepared form.
+
+    After a change of a column's type each use of a prepared statement that returns it fails, on each connection, until
+    the connection is closed. The statement was not executed.
+    """
+
+    def execute(
+        self,
+        query: Any,
+        params: Params | None = None,
+        *,
+        prepare: bool | None = None,
+        binary: bool | None = None,
+    ) -> Self:
+        """Execute the statement."""
+        try:
+            return super().execute(query, params, prepare=prepare, binary=binary)
+        except (errors.FeatureNotSupported, errors.InvalidSqlStatementName) as exc:
+            connection = self.connection
+            if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+                raise
+            log.warning(
+                "A connection to Postgres is replaced, its statements are outdated: %s", exc
+            )
+            assert isinstance(connection, _Pooled)
+            connection.is_outdated = True
+            return super().execute(query, params, prepare=False, binary=binary)
+
+
 class _Pooled(psycopg.Connection[TupleRow]):
     """A connection that keeps a cursor for each frequent statement.
 
-    The cursor caches how to adapt parameters and load columns. It loses that cache with the next other statement.
+    The cursor caches how to adapt parameters and load columns. It loses that cache with the next other statement. An
+    outdated connection is closed after its use.
     """
+
+    is_outdated = False
 
     @cached_property
     def cursors(self) -> dict[str, psycopg.Cursor[TupleRow]]:
@@ -203,7 +241,12 @@ class _Pool:
         options = f"{_parameters().get('options', '')} -c plan_cache_mode=force_generic_plan"
         self._all = ConnectionPool(
             connection_class=_Pooled,
-            kwargs={"autocommit": True, **_parameters(), "options": options},
+            kwargs={
+                "autocommit": True,
+                **_parameters(),
+                "options": options,
+                "cursor_factory": _Cursor,
+            },
             min_size=1,
             max_size=POOL_SIZE,
             timeout=WAIT_SECONDS,
@@ -231,6 +274,8 @@ class _Pool:
                 self._waiting -= 1
 
     def release(self, connection: _Pooled) -> None:
+        if connection.is_outdated:
+            connection.close()
         with self._lock:
             is_idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
             if is_idle and not (self._waiting or self._all.closed):

@@ -71,6 +71,36 @@ def test_a_frequent_statement_is_planned_once_and_limits_stay() -> None:
 
 
 @pytest.mark.usefixtures("transactional_db")
+@pytest.mark.parametrize(
+    "change", ["ALTER TABLE counted ALTER number TYPE bigint", "DEALLOCATE ALL"]
+)
+def test_a_statement_whose_prepared_form_is_lost_is_executed_and_its_connection_replaced(
+    change: str,
+) -> None:
+    """As of a migration while workers run, which changes the type of a column, or of a pooler."""
+    statement = "SELECT number FROM counted WHERE number = %(number)s"
+
+    def read(connection: pool.Connection) -> list[object]:
+        row = pool.row(connection, statement, {"number": 1})
+        own = connection.execute(statement, {"number": 1}, prepare=True).fetchone()
+        return [row, own, connection.info.backend_pid]
+
+    with pool.open_own() as owner:
+        owner.execute("CREATE TABLE counted (number int)")
+        try:
+            owner.execute("INSERT INTO counted VALUES (1)")
+            with pool.pooled() as connection:
+                before = read(connection)
+                (connection if change.startswith("D") else owner).execute(change, prepare=False)
+                assert read(connection) == before == [(1,), (1,), connection.info.backend_pid]
+            with pool.pooled() as connection:
+                assert read(connection)[:2] == before[:2]
+                assert connection.info.backend_pid != before[2]
+        finally:
+            owner.execute("DROP TABLE counted")
+
+
+@pytest.mark.usefixtures("transactional_db")
 def test_a_waiting_caller_gets_the_returned_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "WAIT_SECONDS", 5.0)
     pool.close()
