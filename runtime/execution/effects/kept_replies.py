@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import datetime
 
 from runtime.core.run.continuation import Continuation
@@ -85,11 +86,7 @@ class RunReplies:
                 turn=frame.turn,
                 attempt=frame.attempt,
                 at=self._clock(),
-                text=partial.text,
-                tokens=partial.tokens,
-                model=partial.model,
-                usage=partial.usage,
-                cost=partial.cost,
+                **asdict(partial),
             )
             self._keeper.keep(effect, self._claim, kept_part)
 

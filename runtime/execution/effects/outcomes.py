@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import assert_never
+from typing import TypedDict, assert_never
 from uuid import UUID
 
 from django.conf import settings
@@ -47,6 +47,13 @@ from runtime.ports.effects import (
 from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.partial_replies import PartialReplyRow
 
+
+class _Charges(TypedDict):
+    usage: dict[str, int]
+    model: str
+    cost: int | None
+
+
 # Why a call does not start although its intent is written
 CANCELLED = "the run was cancelled before this call was started"
 DECIDED = "its question was about a call that is decided"
@@ -76,16 +83,9 @@ def event_of(
             preview=replace(preview_of(outcome), at=at, digest=request.digest),
         )
     if is_cut and isinstance(outcome, ModelFailure):
-        return on_cut(
-            now.frame(request.frame),
-            "message",
-            at=at,
-            model=outcome.model,
-            partial=outcome.partial,
-            tokens=outcome.tokens,
-            usage=outcome.usage,
-            cost=outcome.cost,
-        )
+        frame, tokens = now.frame(request.frame), outcome.tokens
+        partial, charges = outcome.partial, _charges(outcome)
+        return on_cut(frame, "message", at=at, partial=partial, tokens=tokens, **charges)
     return _model_event(now, request, outcome, at, jitter)
 
 
@@ -172,16 +172,8 @@ def lost_reply(
         return None
     if (kept_part.turn, kept_part.attempt) != (frame.turn, frame.attempt):
         return None
-    return on_cut(
-        frame,
-        "lost",
-        at=at,
-        model=kept_part.model,
-        partial=kept_part.text,
-        tokens=kept_part.tokens,
-        usage=kept_part.usage,
-        cost=kept_part.cost,
-    )
+    text, tokens, charges = kept_part.text, kept_part.tokens, _charges(kept_part)
+    return on_cut(frame, "lost", at=at, partial=text, tokens=tokens, **charges)
 
 
 def _answer_event(
@@ -196,9 +188,7 @@ def _answer_event(
             call=of.call,
             question=inquiry,
             text=text if len(text) <= MAX_ANSWER else f"{text[: MAX_ANSWER - 1]}…",
-            usage=outcome.usage,
-            model=outcome.model,
-            cost=outcome.cost,
+            **_charges(outcome),
         )
     match outcome:
         case ModelAnswer():
@@ -218,13 +208,7 @@ def dropped(request: ModelRequest, outcome: Outcome) -> AnswerDropped | None:
         return None
     if isinstance(outcome, ModelFailure) and not outcome.usage:
         return None
-    return AnswerDropped(
-        frame=request.frame,
-        question=request.inquiry,
-        usage=outcome.usage,
-        model=outcome.model,
-        cost=outcome.cost,
-    )
+    return AnswerDropped(frame=request.frame, question=request.inquiry, **_charges(outcome))
 
 
 def _summary_event(
@@ -244,19 +228,20 @@ def _summary_event(
             frame=frame.id,
             at=at,
             text=blobs.memory_body(request.run, "summary", answer.text),
-            usage=answer.usage,
-            model=answer.model,
-            cost=answer.cost,
+            **_charges(answer),
         )
     return Compacted(
         frame=frame.id,
         until=cut_point(frame),
         summary=answer.text,
         by=frame.compaction.by if frame.compaction else "model",
-        usage=answer.usage,
-        model=answer.model,
-        cost=answer.cost,
+        **_charges(answer),
     )
+
+
+def _charges(reply: ModelAnswer | ModelFailure | PartialReplyRow) -> _Charges:
+    """Return what a reply, or a part of one, cost: fields of its event."""
+    return {"usage": reply.usage, "model": reply.model, "cost": reply.cost}
 
 
 def _tool_event(

@@ -242,14 +242,8 @@ def _check_parts(answer: ModelAnswer) -> None:
         if len(proposal.tool) > MAX_TOOL:
             raise NotJson(f"calls[{index}].tool", f"at most {MAX_TOOL} characters are taken")
         require_json(proposal.args, f"calls[{index}].args")
-    facts = {
-        "reply": answer.reply,
-        "text": answer.text,
-        "usage": answer.usage,
-        "output": answer.output,
-    }
-    for name, fact in facts.items():
-        if fact is not None:
+    for name in ("reply", "text", "usage", "output"):
+        if (fact := getattr(answer, name)) is not None:
             _require(fact, name, MAX_REPLY)
     if sum(size_of(proposal.args) for proposal in answer.calls) > MAX_REPLY:
         raise NotJson("args", f"more than {MAX_REPLY} bytes of JSON in one reply")

@@ -175,17 +175,13 @@ class RunWork:
 
     def calling_models(self) -> set[str]:
         """Return the frames whose model call is recorded or running."""
-        calls = (work for work in self._model_requests() if work.inquiry is None)
-        return {work.frame for work in self.ready if isinstance(work, CallModel)} | {
-            work.frame for work in calls
-        }
+        ready = {work.frame for work in self.ready if isinstance(work, CallModel)}
+        return ready | {call.frame for call in self._model_requests() if call.inquiry is None}
 
     def answering(self) -> set[UUID]:
         """Return the inquiries whose model call is recorded or running."""
-        waiting = {work.inquiry for work in self.ready if isinstance(work, AnswerInquiry)}
-        return waiting | {
-            work.inquiry for work in self._model_requests() if work.inquiry is not None
-        }
+        ready = {work.inquiry for work in self.ready if isinstance(work, AnswerInquiry)}
+        return ready | {call.inquiry for call in self._model_requests() if call.inquiry is not None}
 
     def previewing(self) -> set[tuple[str, str]]:
         """Return the calls whose preview is recorded or running."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -47,9 +48,7 @@ from runtime.store.tables.kill_switches import EVERY_AGENT
 MAX_REPLIES = 20  # of one run
 SEARCHED = 50  # of the last ended runs, among which those with the prompt are found
 LATE = 1.0  # seconds, after which a model call that has its own deadline is given up
-LOOK_SECONDS = (
-    1.0  # between two looks whether the trial stops, while a model is asked or not to be asked
-)
+LOOK_SECONDS = 1.0  # between two looks whether the trial stops, while it waits for a model
 MIN_WAIT_SECONDS = 0.1  # for a rate limit: the clocks of worker and database may differ
 DRAINED = "The worker was stopped before the trial was done. Start another trial."
 GONE = "One of its runs was erased or archived meanwhile. Start another trial."
@@ -161,15 +160,9 @@ def try_each(
             yield TriedRun(run=run, error=str(exc))
             continue
         if recorded_replies:
-            agents = frozenset(
-                {EVERY_AGENT, *(agent for reply in recorded_replies for agent in reply.path)}
-            )
-            replies = tried(
-                recorded_replies,
-                number,
-                handler=handler,
-                stops=_or_stopped(stops, agents),
-            )
+            agents = {EVERY_AGENT, *(agent for reply in recorded_replies for agent in reply.path)}
+            stops_here = partial(_stops, stops, agents)
+            replies = tried(recorded_replies, number, handler=handler, stops=stops_here)
             count += 1
             yield TriedRun(run=run, replies=tuple(replies))
 
@@ -347,10 +340,8 @@ def _last() -> list[UUID]:
         return [run for (run,) in connection.execute(_LAST, {"searched": SEARCHED}).fetchall()]
 
 
-def _or_stopped(stops: Callable[[], bool], agents: frozenset[str]) -> Callable[[], bool]:
-    return lambda: stops() or not agents.isdisjoint(_stopped())
-
-
-def _stopped() -> frozenset[str]:
+def _stops(stops: Callable[[], bool], agents: set[str]) -> bool:
+    if stops():
+        return True
     with pool.in_transaction() as connection:
-        return kill_switches.stopped_agents(connection)
+        return not agents.isdisjoint(kill_switches.stopped_agents(connection))

@@ -297,7 +297,7 @@ class _Replayer:
         """Count the agents that have begun in this first state, and note their versions."""
         self.result.begun += len(now.frames)
         for frame in now.frames.values():
-            if self._has_agent(frame.agent):
+            if has_agent(self._handler, frame.agent):
                 ours = self._handler.agent(frame.agent).fingerprint
                 self.result.versions[frame.agent] = (frame.fingerprint, ours)
 
@@ -339,7 +339,7 @@ class _Replayer:
     @compare.register
     def _replied(self, event: ModelReplied, now: Continuation) -> Iterator[Divergence]:
         agent = now.frame(event.frame).agent
-        if not self._has_agent(agent):
+        if not has_agent(self._handler, agent):
             return
         if event.given_by or not self._is_scripted(agent):
             self.result.kept += 1
@@ -380,8 +380,8 @@ class _Replayer:
         recorded: Foreseen,
     ) -> Iterator[Divergence]:
         call = now.call(event.frame, event.call)
-        if call.state is not CallState.PROPOSED or not self._has_agent(
-            now.frame(event.frame).agent
+        if call.state is not CallState.PROPOSED or not has_agent(
+            self._handler, now.frame(event.frame).agent
         ):
             return
         self.result.calls += 1
@@ -392,13 +392,6 @@ class _Replayer:
 
     def _divergence(self, path: tuple[str, ...], recorded: str, today: str) -> Divergence:
         return Divergence(position=self.position, path=path, recorded=recorded, today=today)
-
-    def _has_agent(self, agent: str) -> bool:
-        try:
-            self._handler.agent(agent)
-        except UnknownAgent:
-            return False
-        return True
 
     def _ask(self, now: Continuation, frame: str) -> ModelAnswer | str:
         """Return the reply of a script today, or why there is none. Raises AgentStopped."""

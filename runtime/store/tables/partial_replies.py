@@ -6,12 +6,13 @@ it was lost, deletes it. The MAC binds a row to its run, frame, turn and attempt
 
 import json
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from uuid import UUID
 
 from runtime.keyring import macs, purposes
 from runtime.keyring.macs import Seal
+from runtime.ports.effects import PartialReply
 from runtime.store.pool import Connection
 
 LABEL = "partial reply"  # tells a row from a journal entry under the same key
@@ -23,18 +24,13 @@ DROP = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartialReplyRow:
-    """The part of a reply that was received by `at`; the last five fields are as in RetryScheduled."""
+class PartialReplyRow(PartialReply):
+    """The part of the reply of a frame that was received by `at`."""
 
     frame: str
     turn: int
     attempt: int
     at: datetime
-    text: str
-    tokens: int
-    model: str = ""
-    usage: dict[str, int] = field(default_factory=dict)
-    cost: int | None = None
 
 
 def write(
