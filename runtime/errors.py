@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import require_json
 from runtime.core.values.limits import MAX_DELIVERY, MAX_MATCHED, MAX_UNDELIVERED
 
 
@@ -340,3 +343,12 @@ class InvalidInput(RequestError):
     def all_of_it(self) -> str:
         """All errors, each with its place, in one line."""
         return "; ".join(f"{error.field}: {error.detail}" for error in (self, *self.further))
+
+
+def require_json_input(value: Any, field: str) -> Any:
+    """Return a JSON value. Raise InvalidInput naming the field, or the place in it."""
+    try:
+        require_json(value, field)
+    except NotJson as exc:
+        raise InvalidInput(exc.field, exc.detail) from exc
+    return value

@@ -30,10 +30,9 @@ from approvals.rights.principals import Scope
 from approvals.rules import roles
 from approvals.signed import audit
 from approvals.signed import rows as signed_rows
-from runtime.control.user_actions import validate_text
+from runtime.control.user_actions import validate_reason
 from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.json_values import is_text
-from runtime.core.values.limits import MAX_REASON
 from runtime.core.values.verdicts import GATES
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports.access import Actor
@@ -201,7 +200,7 @@ def continue_all(
         )
     if isinstance(count, bool) or not isinstance(count, int) or count != waiting.count:
         raise InvalidInput("count", f"must be the number of waiting runs, which is {waiting.count}")
-    reason = validate_text("reason", reason, MAX_REASON, required=NEEDS_REASON)
+    reason = validate_reason(reason, NEEDS_REASON)
     numbers = {"count": waiting.count, "withdrawn": version_changes.withdrawals(waiting.pair)}
     change = f"continued {waiting.count} runs of"
     _sign(VersionDecision, waiting.pair, reason, actor, change, **numbers)
@@ -225,9 +224,7 @@ def withdraw(
     counts, gates = version_changes.decision(pair) is not None, version_changes.to_undo(pair)
     if not counts and not gates:
         raise NotFound
-    reason = validate_text(
-        "reason", reason, MAX_REASON, required="is required to withdraw a decision"
-    )
+    reason = validate_reason(reason, "is required to withdraw a decision")
     if counts:
         _sign(VersionWithdrawal, pair, reason, actor, "withdrew the decision to continue")
     return _open_again({gate: decision.by for gate, decision in gates.items()}, actor)

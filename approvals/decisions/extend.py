@@ -17,9 +17,8 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.rules import policy
 from approvals.signed import audit, extensions, votes
 from runtime.control import settle
-from runtime.control.user_actions import validate_text
+from runtime.control.user_actions import validate_reason
 from runtime.core.documents import external_call
-from runtime.core.values.limits import MAX_REASON
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 
@@ -45,7 +44,7 @@ def extend(
         if not loaded.is_open:
             raise AlreadyDecided(None)
         moment = _read_deadline(until, zone, approval, at)
-        text = validate_text("reason", reason, MAX_REASON, required="is required to extend")
+        text = validate_reason(reason, "is required to extend")
         document = extensions.sign(approval, until=moment, by=actor.person, reason=text)
         settle.extend(run=approval.run_id, document=document)
         approval.first_expires_at, approval.expires_at = approval.opened_until, moment

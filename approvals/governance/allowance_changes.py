@@ -36,9 +36,8 @@ from approvals.rules.allowance_terms import (
 from approvals.rules.policy import demands_of
 from approvals.rules.roles import risks_decided_by
 from approvals.signed.audit import log_change, log_refusal
-from runtime.control.user_actions import validate_text
+from runtime.control.user_actions import validate_reason
 from runtime.core.values.errors import NotJson
-from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
@@ -164,7 +163,7 @@ def revoke(allowance: UUID, *, actor: Actor | None, reason: object = "") -> None
 
     Raises UnknownAllowance, Forbidden, AllowanceRefused, and InvalidInput naming `reason`.
     """
-    reason = validate_text("reason", reason, MAX_REASON).strip()
+    reason = validate_reason(reason).strip()
     person = None if actor is None else actor.person
     for _ in range(MAX_COUNT + 2):  # each use in between is another number
         current = _read_allowance(allowance) if actor is None else readable(allowance, actor)

@@ -9,10 +9,9 @@ from typing import Any
 
 from runtime.core.values import json_schema
 from runtime.core.values.enums import Edit, EffectClass
-from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import action_digest, require_json, sha256_of
+from runtime.core.values.json_values import action_digest, sha256_of
 from runtime.core.values.limits import MAX_ARGS, size_of
-from runtime.errors import InvalidInput
+from runtime.errors import InvalidInput, require_json_input
 from runtime.keyring import sealing
 
 FIELD = "arguments"
@@ -48,10 +47,7 @@ def edit(
     # Those that are sealed, and missing ones by the mark of the schema.
     secret = (sealing.secret_args(tool, args) - held_names) | json_schema.write_only(schema)
     changed = _with_secrets(secret, args, new_args)
-    try:
-        require_json(changed, FIELD)
-    except NotJson as exc:
-        raise InvalidInput(exc.field, exc.detail) from exc
+    require_json_input(changed, FIELD)
     size = size_of(changed)
     if size > MAX_ARGS:
         raise InvalidInput(FIELD, f"are {size} bytes of JSON, at most {MAX_ARGS} are allowed")

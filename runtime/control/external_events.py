@@ -12,10 +12,9 @@ from uuid import UUID
 
 from runtime.control.user_actions import atomic, join, notify
 from runtime.core.run.continuation import merge_people
-from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import require_json, sha256_of
+from runtime.core.values.json_values import sha256_of
 from runtime.core.values.limits import MAX_EVENT_DATA, MAX_EVENT_NAME, MAX_MATCHED, size_of
-from runtime.errors import EventConflict, InvalidInput, RunEnded, TooManyMatched
+from runtime.errors import EventConflict, InvalidInput, RunEnded, TooManyMatched, require_json_input
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import runs
@@ -171,21 +170,13 @@ def _signal(connection: Connection, wait: EventWait, result: dict[str, Any], act
 def _name(text: object, field: str) -> Any:
     if not isinstance(text, str) or not 1 <= len(text) <= MAX_EVENT_NAME:
         raise InvalidInput(field, f"must be text of 1 to {MAX_EVENT_NAME} characters")
-    return _checked(text, field)
+    return require_json_input(text, field)
 
 
 def _data(data: object) -> Any:
     if not isinstance(data, dict):
         raise InvalidInput("data", "must be an object")
-    size = size_of(_checked(data, "data"))
+    size = size_of(require_json_input(data, "data"))
     if size > MAX_EVENT_DATA:
         raise InvalidInput("data", f"is {size} bytes of JSON; send at most {MAX_EVENT_DATA}")
     return data
-
-
-def _checked(value: Any, field: str) -> Any:
-    try:
-        require_json(value, field)
-    except NotJson as exc:
-        raise InvalidInput(exc.field, exc.detail) from exc
-    return value

@@ -33,10 +33,9 @@ from runtime.core.run.forks import (
 )
 from runtime.core.run.reducer import Entry
 from runtime.core.values import json_schema
-from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import is_equal, require_json
+from runtime.core.values.json_values import is_equal
 from runtime.core.values.limits import MAX_CALLS, MAX_MESSAGE, MAX_REPORTED, MAX_TOOL, size_of
-from runtime.errors import Forbidden, InvalidInput, NotQuiescent, RunArchived
+from runtime.errors import Forbidden, InvalidInput, NotQuiescent, RunArchived, require_json_input
 from runtime.keyring import sealing
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -147,10 +146,7 @@ def given_reply(
         raise InvalidInput(field, f"cannot be given: code decides the calls of {frame.agent}")
     if not isinstance(value, dict) or not value.keys() <= _REPLY_FIELDS:
         raise InvalidInput(field, "must be a JSON object with text, calls or both")
-    try:
-        require_json(value, field)
-    except NotJson as exc:
-        raise InvalidInput(exc.field, exc.detail) from exc
+    require_json_input(value, field)
     if (size := size_of(value)) > MAX_REPORTED:
         raise InvalidInput(field, f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
     text = _text(recorded, value.get("text", ""), f"{field}.text")
@@ -230,10 +226,7 @@ def _value(now: Continuation, change: ForkChange, old: Any, new_value: Any) -> A
         )
     schemas = schemas_of(now, change)
     if change.kind == "result":
-        try:
-            require_json(new_value, VALUE)
-        except NotJson as exc:
-            raise InvalidInput(exc.field, exc.detail) from exc
+        require_json_input(new_value, VALUE)
         size = size_of(new_value)
         if size > MAX_REPORTED:
             limit = f"at most {MAX_REPORTED} are allowed"

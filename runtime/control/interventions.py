@@ -13,7 +13,7 @@ from runtime.core.run.continuation import RunStatus, status_of
 from runtime.core.run.events import Retried
 from runtime.core.run.reducer import Entry, initial, step
 from runtime.core.values.errors import NewerSchema
-from runtime.core.values.limits import MAX_MESSAGE, MAX_REASON, MAX_UNDELIVERED
+from runtime.core.values.limits import MAX_MESSAGE, MAX_UNDELIVERED
 from runtime.errors import (
     Forbidden,
     InvalidInput,
@@ -49,9 +49,7 @@ def cancel(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
         raise Forbidden(
             "not_eligible", f"{actor.person} may not cancel runs of {detail.requester}."
         )
-    reason_text = user_actions.validate_text(
-        "reason", reason, MAX_REASON, required="is required to cancel"
-    )
+    reason_text = user_actions.validate_reason(reason, "is required to cancel")
     cancel_for(run=run, reason=reason_text, actor=actor)
     return user_actions.readable(run, actor)
 
@@ -99,8 +97,9 @@ def release(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     Tampered, KeyMissing or NewerSchema.
     """
     user_actions.for_admins(run, actor, "Only admins may release runs from quarantine.")
-    required = "is required to release a run from quarantine"
-    reason_text = user_actions.validate_text("reason", reason, MAX_REASON, required=required)
+    reason_text = user_actions.validate_reason(
+        reason, "is required to release a run from quarantine"
+    )
     with atomic() as connection:
         make_due(connection, run, actor=actor, reason=reason_text)
     return user_actions.readable(run, actor)
@@ -130,9 +129,7 @@ def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     NotFailed with the run's status; Tampered, KeyMissing or NewerSchema.
     """
     user_actions.controllable(run, actor, "retry")
-    reason_text = user_actions.validate_text(
-        "reason", reason, MAX_REASON, required="is required to retry a run"
-    )
+    reason_text = user_actions.validate_reason(reason, "is required to retry a run")
     with atomic() as connection:
         row = runs.locked_row(connection, run)
         if row.archived:
@@ -172,9 +169,7 @@ def hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`.
     """
     user_actions.for_admins(run, actor, _ADMINS_HOLD)
-    reason_text = user_actions.validate_text(
-        "reason", reason, MAX_REASON, required="is required for a legal hold"
-    )
+    reason_text = user_actions.validate_reason(reason, "is required for a legal hold")
     with atomic() as connection:
         runs.locked_row(connection, run)
         runs.hold(connection, run, by=actor.person, reason=reason_text)
@@ -186,9 +181,7 @@ def hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
 def lift_hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     """Lift the legal hold of a run. Raise as `hold` does, then NotHeld."""
     user_actions.for_admins(run, actor, _ADMINS_HOLD)
-    reason_text = user_actions.validate_text(
-        "reason", reason, MAX_REASON, required="is required to lift a legal hold"
-    )
+    reason_text = user_actions.validate_reason(reason, "is required to lift a legal hold")
     with atomic() as connection:
         runs.locked_row(connection, run)
         if not runs.lift_hold(connection, run):
@@ -200,7 +193,7 @@ def lift_hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
 
 def _switch(run: UUID, reason: object, actor: Actor, *, pauses: bool) -> RunDetail:
     user_actions.controllable(run, actor, "pause" if pauses else "resume")
-    reason_text = user_actions.validate_text("reason", reason, MAX_REASON)
+    reason_text = user_actions.validate_reason(reason)
     kind = signals.PauseSignal if pauses else signals.ResumeSignal
     with atomic() as connection:
         is_paused = lock_open(connection, run) == RunStatus.PAUSED

@@ -7,7 +7,6 @@ import logging
 
 from runtime.control import user_actions
 from runtime.control.user_actions import atomic
-from runtime.core.values.limits import MAX_REASON
 from runtime.errors import SwitchAlreadyEngaged, SwitchNotEngaged, UnknownAgent
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -32,9 +31,7 @@ def engage(*, agent: object, reason: object, actor: Actor | None) -> KillSwitchR
     if agent != EVERY_AGENT and not wiring.catalogue().knows(agent):
         raise UnknownAgent(f"there is no agent named {agent}")
     text = reason if isinstance(reason, str) else ""
-    reason_text = user_actions.validate_text(
-        "reason", text, MAX_REASON, required="is required to stop agents"
-    )
+    reason_text = user_actions.validate_reason(text, "is required to stop agents")
     with atomic() as connection:
         kill_switch = kill_switches.engage(
             connection, {"agent": agent, "reason": reason_text, **_who(actor)}

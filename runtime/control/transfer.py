@@ -22,7 +22,6 @@ from runtime.core.run.continuation import Continuation, Phase, RunStatus, status
 from runtime.core.run.events import Exported, Imported
 from runtime.core.run.reducer import Entry, evolve, initial, step
 from runtime.core.values.errors import CoreError
-from runtime.core.values.limits import MAX_REASON
 from runtime.errors import (
     KeyMissing,
     NoSuchRun,
@@ -121,9 +120,7 @@ def restore(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     ObjectStoreDown, Tampered or KeyMissing, with nothing changed.
     """
     user_actions.for_admins(run, actor, _ADMINS_RESTORE)
-    reason_text = user_actions.validate_text(
-        "reason", reason, MAX_REASON, required="is required to restore a run"
-    )
+    reason_text = user_actions.validate_reason(reason, "is required to restore a run")
     with atomic() as connection:
         runs.locked_row(connection, run)
         archived_run = archived_runs.read(connection, run)
@@ -139,9 +136,7 @@ def restore_file(*, data: bytes, reason: object, actor: Actor) -> UUID:
     Raise, in this order: Forbidden; InvalidInput naming `reason`; NotImportable; NotArchived.
     """
     wiring.access().require(actor, "admin")
-    reason_text = user_actions.validate_text(
-        "reason", reason, MAX_REASON, required="is required to restore a run"
-    )
+    reason_text = user_actions.validate_reason(reason, "is required to restore a run")
     try:
         archived_run = archived_runs.parse(None, data)
         with atomic() as connection:

@@ -10,6 +10,7 @@ from runtime import broker
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import require_json
+from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput, NoSuchRun, RunEnded
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -70,6 +71,11 @@ def validate_text(field: str, value: object, longest: int, *, required: str = ""
     except NotJson as exc:
         raise InvalidInput(field, "contains a character that is not text") from exc
     return value
+
+
+def validate_reason(reason: object, required: str = "") -> str:
+    """Return the reason for an action, as `validate_text` does."""
+    return validate_text("reason", reason, MAX_REASON, required=required)
 
 
 @contextmanager

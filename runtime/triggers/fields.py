@@ -89,15 +89,6 @@ def text(value: object, field: str) -> str:
     return value
 
 
-def json(value: object, field: str) -> object:
-    """Return a JSON value."""
-    try:
-        require_json(value, field)
-    except NotJson as exc:
-        raise InvalidInput(exc.field, exc.detail) from exc
-    return value
-
-
 def choice(value: object, field: str, kind: type[E]) -> E:
     """Return one of the members."""
     try:

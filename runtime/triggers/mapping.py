@@ -10,11 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runtime.core.values import expressions
-from runtime.core.values.errors import NotJson
 from runtime.core.values.expressions import ExpressionError
-from runtime.core.values.json_values import require_json
 from runtime.core.values.limits import MAX_INPUT, MAX_KEY, size_of
-from runtime.errors import InvalidInput
+from runtime.errors import InvalidInput, require_json_input
 
 FACTS = ("id", "source", "name", "subject", "time", "data")
 MAX_EXPRESSIONS = 50
@@ -28,10 +26,7 @@ _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 def check(mapping: Any) -> None:
     """Raise InvalidInput naming the place unless the mapping is JSON whose expressions are within the bounds."""
-    try:
-        require_json(mapping, MAPPING)
-    except NotJson as exc:
-        raise InvalidInput(exc.field, exc.detail) from exc
+    require_json_input(mapping, MAPPING)
     if size_of(mapping) > MAX_INPUT:
         raise InvalidInput(MAPPING, f"is {size_of(mapping)} bytes of JSON; at most {MAX_INPUT}")
     expressions_at = list(_expressions(mapping, MAPPING))
@@ -118,12 +113,9 @@ class _Applied:
 def _value(expression: str, facts: Mapping[str, Any], path: str) -> Any:
     try:
         value = expressions.value(expression.strip(), facts, FACTS, _LARGE)
-        require_json(value, path)
     except ExpressionError as exc:
         raise InvalidInput(path, str(exc)) from exc
-    except NotJson as exc:
-        raise InvalidInput(exc.field, exc.detail) from exc
-    return value
+    return require_json_input(value, path)
 
 
 def _is_at(field: str, path: str) -> bool:

@@ -16,7 +16,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from runtime.core.values.limits import MAX_KEY
-from runtime.errors import InvalidInput
+from runtime.errors import InvalidInput, require_json_input
 from runtime.triggers import calendar, fields
 from runtime.triggers.calendar import Calendar, NeverComes, delay
 
@@ -73,7 +73,7 @@ class ScheduleDefinition:
 
     name: str = field(metadata=fields.NAME)
     agent: str = field(metadata=fields.TEXT)
-    input: Any = field(metadata=fields.rule({}, fields.json, default={}))
+    input: Any = field(metadata=fields.rule({}, require_json_input, default={}))
     cron: str = field(metadata=fields.rule({"type": "string"}, default=""))
     every: int | None = field(
         metadata=fields.number_rule(calendar.MIN_EVERY, calendar.MAX_EVERY, "seconds", default=None)

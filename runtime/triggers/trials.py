@@ -8,9 +8,7 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import require_json
-from runtime.errors import InvalidInput, Tampered
+from runtime.errors import InvalidInput, Tampered, require_json_input
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
@@ -99,10 +97,7 @@ def _try(definition: EventDefinition, facts: Mapping[str, Any]) -> EventTrial:
 
 def _read_sample(sample: Any, name: str) -> dict[str, Any]:
     """Return the facts of a sample: a whole event, or the data of one. Raise InvalidInput."""
-    try:
-        require_json(sample, "sample")
-    except NotJson as exc:
-        raise InvalidInput(exc.field, exc.detail) from exc
+    require_json_input(sample, "sample")
     if not isinstance(sample, dict):
         raise InvalidInput("sample", "must be an object")
     is_event = isinstance(sample.get("data"), dict) and set(sample) <= set(mapping.FACTS)

@@ -26,7 +26,7 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_GET
 
 from runtime.control.interventions import cancel, retry
-from runtime.control.user_actions import validate_text
+from runtime.control.user_actions import validate_reason
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.errors import NewerSchema
 from runtime.core.values.limits import MAX_REASON
@@ -202,9 +202,7 @@ def run_batch(request: HttpRequest, name: str) -> HttpResponse:
     if request.method == "POST":
         try:
             ids = _read_ids(request.POST.get("runs", ""))
-            reason = validate_text(
-                "reason", form_text(request.POST, "reason"), MAX_REASON, required="is required"
-            )
+            reason = validate_reason(form_text(request.POST, "reason"), "is required")
             context["result"] = _act(act, ids, reason, actor)
             return render(request, "runs/batch.html", context)
         except InvalidInput as exc:
