@@ -43,6 +43,8 @@ from tests.support.calls import around
 from tests.support.engine import ADA, Engine, engine_of, later, pause, resume
 from tests.support.specs import registry_of
 
+pytestmark = pytest.mark.slow
+
 ENDED = ("completed", "failed", "cancelled", "quarantined")
 KEPT: list[Any] = []  # parameters and results of the agents' code
 RESULT: list[Any] = [1, 1.0, {"n": [0]}]  # of all calls

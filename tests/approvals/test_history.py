@@ -285,6 +285,7 @@ def blocks(actor: Actor, given: dict[str, str]) -> int:
     return blocks_of_approvals(lambda: history.page(principal, chosen))
 
 
+@pytest.mark.slow
 def test_a_page_costs_the_same_beside_five_times_as_many_decisions(
     bea: Actor, cyril: Actor
 ) -> None:

@@ -78,6 +78,7 @@ def costs(who: str, principal: Principal | None, item: Any) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 def test_the_inbox_costs_the_same_beside_more_requests(
     bea: Actor, cyril: Actor, ada: Actor
 ) -> None:

@@ -283,6 +283,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(call=JSON, other=JSON, past=st.lists(JSON, min_size=10, max_size=12))
 def test_a_call_like_all_before_is_ordinary_and_any_other_has_an_order(
     call: Any, other: Any, past: list[Any]
@@ -329,6 +330,7 @@ PAST = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_the_history_costs_at_most_a_block_for_each_call_among_many() -> None:
     given: dict[str, Any] = {

@@ -45,6 +45,8 @@ from tests.support.office import BEA
 from tests.support.pages import log_in
 from tests.support.seeds import Cast
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 
 # Calls of a flow by part. A change that makes a part cheaper lowers its number; no change raises one, because the sum

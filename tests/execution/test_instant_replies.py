@@ -179,6 +179,7 @@ def finish(desk: Rig, run: UUID) -> Run:
     return row
 
 
+@pytest.mark.slow
 def test_no_death_repeats_a_write_or_loses_a_reply(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -328,6 +328,7 @@ def test_a_short_run_has_no_continuation_and_is_folded(many_gates: Rig) -> None:
     assert not StoredContinuation.objects.exists()
 
 
+@pytest.mark.slow
 def test_a_long_run_keeps_few_times_its_payload(many_gates: Rig, written: list[int]) -> None:
     run = suspended(many_gates, GATES - 2)
     kept = StoredContinuation.objects.get(run=run)

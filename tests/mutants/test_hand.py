@@ -2,6 +2,8 @@
 
 from functools import cache
 
+import pytest
+
 from config.env.environment import ROOT
 from tests.docs.guarantees import read_table
 from tests.mutants import core, trials
@@ -27,6 +29,7 @@ def test_every_mutant_names_a_known_upstream_bug() -> None:
     assert sum(bool(row.bugs) for row in ROWS) >= 15
 
 
+@pytest.mark.slow
 def test_the_tests_of_the_core_load_without_django() -> None:
     """Otherwise no mutant of the core is tried."""
     words = (*core.PURE, "--collect-only", *core.likeliest_first(""))

@@ -74,6 +74,7 @@ def test_each_call_has_the_state_of_the_reducer_also_after_its_turn() -> None:
             assert [record.by_id[call.id].call for call in frame.calls] == list(frame.calls)
 
 
+@pytest.mark.slow
 def test_a_model_call_is_open_exactly_while_it_comes_next() -> None:
     waits = 0
     for walk in map(Walk, range(300)):

@@ -47,6 +47,7 @@ def blocks(act: Callable[[], Any]) -> int:
     return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
 
 
+@pytest.mark.slow
 def test_totals_cost_the_same_beside_five_times_as_many_ended_runs() -> None:
     active(*["suspended"] * 3, *["queued", "running", "paused", "quarantined"])
     costs = list[tuple[int, int]]()

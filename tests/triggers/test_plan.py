@@ -38,6 +38,7 @@ BUSY = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(
     cron=CRONS,
     missed=st.sampled_from(Missed),

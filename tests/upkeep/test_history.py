@@ -193,6 +193,7 @@ def test_a_failed_run_is_retried_from_its_base(desk: Rig, long: UUID) -> None:
 MANY = 1_000  # calls, with two entries each
 
 
+@pytest.mark.slow
 def test_a_run_of_many_steps_keeps_few_rows_and_is_resumed_from_them(
     desk: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

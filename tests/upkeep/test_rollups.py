@@ -94,6 +94,7 @@ def test_a_run_is_counted_while_a_worker_has_it(priced: Office, connection: Conn
     assert counted == [(before + 1,)]
 
 
+@pytest.mark.slow
 def test_a_round_costs_the_same_beside_ten_times_as_many_unchanged_runs(
     priced: Office, connection: Connection
 ) -> None:

@@ -106,6 +106,7 @@ def resign(copy: Path, change: Callable[[File, File], object]) -> None:
     copy.write_bytes(sealed_files._signed(f"run {manifest['run']}", json.dumps(file)))
 
 
+@pytest.mark.slow
 def test_a_file_is_verified_on_a_machine_with_nothing_but_public_keys(copy: Path) -> None:
     nowhere = {"DATABASE_URL": "postgres://127.0.0.1:1/none", "KEYS_DIR": "/nonexistent"}
     command = [sys.executable, str(ROOT / "manage.py"), "verify_file", copy.name]

@@ -26,6 +26,8 @@ from tests.agents.isolation import isolated
 from tests.support.people import until
 from tests.support.specs import tool_request
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def children() -> Iterator[Children]:

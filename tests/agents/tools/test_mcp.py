@@ -74,6 +74,7 @@ def test_a_call_has_its_key_and_the_declared_settings_whatever_the_server_hints(
     ]
 
 
+@pytest.mark.slow
 def test_a_command_is_a_server_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRM_TOKEN", "canary-token")
     monkeypatch.setenv("OTHER_SECRET", "never inherited")

@@ -24,7 +24,7 @@ from tests.approvals.allowances.office import in_force, reviewers
 from tests.support.office import Office
 from tests.support.threads import together
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 WORKERS, COUNT = 20, 10
 

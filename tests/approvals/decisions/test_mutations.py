@@ -29,7 +29,7 @@ from tests.support import seeds
 from tests.system.fault_injection.harness.counts import count
 from tests.system.fault_injection.harness.figures import say
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 CHANGES = count("R7", short=400, long=100_000)
 SEED = 20

@@ -38,7 +38,7 @@ from tests.support.threads import together
 from tests.system.fault_injection.harness.counts import count
 from tests.system.fault_injection.harness.figures import say
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 ROUNDS = count("R5", short=168, long=10_000)
 WINDOW = 3600.0

@@ -28,6 +28,8 @@ from tests.approvals.allowances.office import LIMITS, proposed
 from tests.approvals.policies.office import asked, reviewers
 from tests.support import seeds
 
+pytestmark = pytest.mark.slow
+
 PEOPLE = ("bea", "cora", "dan", "eva")  # all of them review
 MOST = 3  # the highest level that an allowance covers
 STEP = 100  # seconds that each step of an escalation lasts

@@ -21,7 +21,7 @@ from tests.approvals.policies.office import TWO, put_in_force, reviewers
 from tests.support import seeds
 from tests.support.threads import together
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 ROUNDS = 8
 BEA, CORA, DAN = (Actor(person=name) for name in ("bea", "cora", "dan"))

@@ -85,6 +85,7 @@ def test_an_event_that_is_not_legal_raises_and_changes_nothing() -> None:
     assert refused > 1000
 
 
+@pytest.mark.slow
 def test_the_walks_take_every_event_type_and_table_key() -> None:
     assert {type(event) for walk in every() for event in walk.history} == set(EVENT_TYPES)
     tables: list[dict[tuple[Any, str], Any]] = [RUNS, PACES, FRAMES, CALLS]

@@ -18,6 +18,8 @@ from runtime.triggers.sources.reading import read_all
 from tests.support.threads import together
 from tests.triggers.events.conftest import SAID, Desk, told
 
+pytestmark = pytest.mark.slow
+
 MANY = 120  # more than two transactions take
 PLAIN = {**SAID, "filter": "", "key": "", "mapping": {"full_name": "{{id}}", "level": 1}}
 
