@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any, Protocol
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.conf import settings
@@ -163,7 +163,7 @@ def respond(request: HttpRequest, connect: Callable[[Actor], ToolServer]) -> Htt
     except (AuthenticationError, Forbidden, Http404) as exc:
         return api.api.on_exception(request, exc)
     origin = request.headers.get("Origin")
-    if origin is not None and urlsplit(origin).netloc != request.get_host():
+    if origin is not None and origin.partition("://")[2] != request.get_host():
         return api.error(403, "origin", "A page of another site cannot send messages here.")
     message_id = None
     try:
@@ -304,7 +304,9 @@ def _send(request: HttpRequest, tool: Operation, values: Mapping[str, Any]) -> H
             **{name: request.META[name] for name in _KEPT if name in request.META},
             "REQUEST_METHOD": tool.method,
             "PATH_INFO": path,
-            "QUERY_STRING": urlencode({**sent, **tool.query}) if tool.method == "GET" else "",
+            "QUERY_STRING": urlencode({**sent, **tool.query}, errors="replace")
+            if tool.method == "GET"
+            else "",
             "CONTENT_TYPE": "application/json",
             "CONTENT_LENGTH": str(len(body)),
             "wsgi.input": BytesIO(body),

@@ -17,6 +17,7 @@ from django.db.models.lookups import IContains
 from django.utils import timezone
 
 from runtime.core.run.continuation import RunStatus
+from runtime.core.values.json_values import is_text
 from runtime.errors import InvalidInput
 from runtime.reads.redaction import redact
 
@@ -54,8 +55,10 @@ ANSWER_CHARACTERS = 160
 def terms(text: str, operators: Collection[str]) -> list[tuple[str, str]]:
     """Split a search into pairs of operator and text; the operator is empty for a plain word.
 
-    Raise InvalidInput naming `q` for an unknown filter or too many words.
+    Raise InvalidInput naming `q` for an unknown filter, too many words or a character that is not text.
     """
+    if not is_text(text):
+        raise InvalidInput("q", "contains a character that is not text")
     pairs = [(operator.lower(), quoted or word) for operator, quoted, word in _TERM.findall(text)]
     if len(pairs) > MAX_TERMS:
         raise InvalidInput("q", f"must be at most {MAX_TERMS} words")

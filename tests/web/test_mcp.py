@@ -149,13 +149,15 @@ def test_only_a_token_counts_and_another_site_is_refused(cast: Cast) -> None:
     assert _ask(wrong, "tools/list").status_code == 401
     bea = _client(cast.bea)
     assert bea.get(MCP).status_code == 405
-    page = bea.post(
-        MCP, "{}", content_type="text/plain", headers={"origin": "https://evil.example"}
-    )
-    assert page.status_code == 403
+    for origin in ("https://evil.example", "null", "http://["):
+        page = bea.post(MCP, "{}", content_type="text/plain", headers={"origin": origin})
+        assert page.status_code == 403
     for body, code in (("{", -32700), ("[]", -32600), ('{"id": {}}', -32600)):
         answer = bea.post(MCP, body, content_type="application/json")
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
+    for name in ("list_runs", "list_waiting_requests"):
+        result = _ask(bea, "tools/call", name=name, arguments={"cursor": "\ud800"}).json()["result"]
+        assert json.loads(result["content"][0]["text"])["field"] == "cursor"
     note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     assert bea.post(MCP, json.dumps(note), content_type="application/json").status_code == 202
     assert _ask(bea, "resources/list").json()["error"]["code"] == -32601

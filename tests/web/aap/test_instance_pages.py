@@ -179,6 +179,7 @@ def test_the_api_makes_lists_and_ends_instances(
     assert admin_api.post(end).json() == {"cancelled": 0}
     assert desk.advance(request["id"]) == "cancelled"
     assert admin_api.get("/instances").json()["items"][0]["state"] == "ended"
+    assert field_of(admin_api.get("/instances?q=%00")) == (422, "q")
     for name in (None, "", "x" * 101, 7):
         assert field_of(admin_api.post("/instances", {"name": name})) == (422, "name")
     for unknown in (uuid4(), "bot"):
