@@ -21,7 +21,7 @@ from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
 from agents.sdk import conditions, inputs
 from agents.sdk.answers import ARGUMENT, TOGETHER
-from agents.sdk.conditions import contained, sentence_of
+from agents.sdk.conditions import run_code, sentence_of
 from agents.sdk.spec import DEFAULT_DEADLINE, FINAL_ANSWER, AgentSpec, ToolSpec
 from agents.tool_calls import call, context_of, open_arguments, read_arguments, require_object
 from runtime.core.run.events import PinnedPrompt
@@ -163,15 +163,15 @@ class AgentEffects:
 
     def hold_reason(self, position: TurnBoundary) -> str:
         """Return why the agent's rules stop it before its next model call, or an empty text."""
-        holds = self.registry.get(position.agent).holds
-        with contained():
-            reason = holds.reason_to_stop(
+        return plain(
+            run_code(
+                self.registry.get(position.agent).holds.reason_to_stop,
                 agent=position.agent,
                 turn=position.turn,
                 seconds=position.seconds,
                 messages=position.messages,
             )
-        return plain(reason)
+        )
 
     def is_scripted(self, agent: str) -> bool:
         """Say whether a script replies for the agent. Raise UnknownAgent."""

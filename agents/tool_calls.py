@@ -26,7 +26,7 @@ from agents.errors import (
 )
 from agents.masked_output import REDACTED
 from agents.sdk import ToolContext, inputs
-from agents.sdk.conditions import contained, describe_exception, select_arguments
+from agents.sdk.conditions import describe_exception, run_code, select_arguments
 from agents.sdk.previews import Preview as Written
 from agents.sdk.previews import material, serialize_preview
 from agents.sdk.scripts import REPEATED
@@ -222,10 +222,9 @@ def _outcome(
         # A transactional tool is rolled back if its result cannot be journaled.
         is_transactional = EFFECT_CLASSES[tool.effect].commits_with_entry
         with transaction.atomic() if is_transactional else nullcontext():
-            with contained():
-                value = tool.function(*before, **{**tool.fresh_defaults(), **arguments})
-                if tool.is_async:  # in a loop of its own, and cancelled at the deadline
-                    value = asyncio.run(asyncio.wait_for(value, request.deadline))
+            value = run_code(tool.function, *before, **{**tool.fresh_defaults(), **arguments})
+            if tool.is_async:  # in a loop of its own, and cancelled at the deadline
+                value = run_code(asyncio.run, asyncio.wait_for(value, request.deadline))
             result = _result(tool, value)
         return replace(result, value=_mask(hidden, result.value)) if hidden else result
     except CredentialRefused:
@@ -338,8 +337,7 @@ def _call_for_preview(
     named_arguments = select_arguments(function, tool, arguments)
     if "context" in inspect.signature(function).parameters and "context" not in named_arguments:
         named_arguments["context"] = context
-    with contained():
-        return function(**named_arguments)
+    return run_code(function, **named_arguments)
 
 
 def _redact_all(value: Any, redact: Callable[[str], str]) -> Any:

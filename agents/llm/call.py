@@ -43,7 +43,7 @@ from agents.llm.pricing import (
 from agents.llm.providers import Outages, choose_models
 from agents.llm.rate_limits import Permit, RateLimits, WaitTooLong
 from agents.llm.replies import from_person, from_provider, restore_replies
-from agents.sdk.conditions import contained, describe_exception
+from agents.sdk.conditions import describe_exception, run_code
 from agents.sdk.spec import AgentSpec
 from runtime.core.run.retries import longest_wait
 from runtime.core.values.enums import FailureCause
@@ -138,8 +138,7 @@ def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
     if not (request.summary and agent.compaction and agent.compaction.summarise):
         return None
     messages = map(copied, restore_replies(request.messages, request.calls))
-    with contained():
-        text = agent.compaction.summarise(tuple(messages))
+    text = run_code(agent.compaction.summarise, tuple(messages))
     is_sealed = agent.seals_texts or sealing.is_token(text)
     return ModelAnswer(reply=None, text=sealing.seal_held_text(text) if is_sealed else text)
 
@@ -152,8 +151,7 @@ def run_script(
         raise TypeError(f"{agent.name} has no script")
     info = _script_arguments(agent)
     info = replace(info, instructions=instructions) if instructions else info
-    with contained():
-        reply = agent.model(conversation, info)
+    reply = run_code(agent.model, conversation, info)
     if not isinstance(reply, ModelResponse):
         raise TypeError(f"the script replied with a {type(reply).__name__}")
     usage = reply.usage

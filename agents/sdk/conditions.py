@@ -7,11 +7,10 @@ import inspect
 import json
 import queue
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from agents.errors import DefinitionError
 from agents.masked_output import REDACTED
@@ -22,6 +21,8 @@ from runtime.core.values.texts import write_on_one_line
 
 LIMIT = 1.0  # seconds of one condition
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,15 +140,14 @@ class CodeEnded(Exception):
     """Code of an author raised an exception that is no `Exception`, such as SystemExit. The message has its type."""
 
 
-@contextmanager
-def contained() -> Iterator[None]:
-    """Raise CodeEnded if code of an author raises SystemExit, CancelledError or another that is no `Exception`.
+def run_code(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call code of an author. Raise CodeEnded for SystemExit, CancelledError or another that is no `Exception`.
 
     It would end the thread of its run without a word, and nothing would release the run. In the main thread, which no
     run has, a person or a test may end the code.
     """
     try:
-        yield
+        return function(*args, **kwargs)
     except Exception:
         raise
     except BaseException as exc:

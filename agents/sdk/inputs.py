@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic import ValidationError as PydanticError
 
-from agents.sdk.conditions import contained, describe_exception
+from agents.sdk.conditions import describe_exception, run_code
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec
 from runtime.core.run.events import Proposal
 from runtime.core.values import json_schema
@@ -46,9 +46,8 @@ def read(model: type[BaseModel], value: Any, *, root: str = "input") -> Any:
     Raise InvalidInput with all errors.
     """
     try:
-        with contained():
-            parsed = model.model_validate_json(json.dumps(value))
-            as_json = parsed.model_dump(mode="json", by_alias=True)
+        parsed = run_code(model.model_validate_json, json.dumps(value))
+        as_json = run_code(parsed.model_dump, mode="json", by_alias=True)
         require_json(as_json, root)
     except PydanticError as exc:
         raise_all(
@@ -79,8 +78,7 @@ def json_problem(text: str, *, root: str) -> str:
 def instructions(make: Callable[[Any], str], model: type[BaseModel], input: Any) -> str:
     """Call an agent's function of instructions with an input that `read` returned. Raise InvalidInput."""
     try:
-        with contained():
-            text = make(model.model_validate_json(json.dumps(input)))
+        text = run_code(make, run_code(model.model_validate_json, json.dumps(input)))
         require_json(text, "instructions")
     except NotJson as exc:
         raise InvalidInput("instructions", exc.detail) from exc

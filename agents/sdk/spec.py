@@ -159,6 +159,8 @@ class ToolSpec:
 
         A function that changes its default would otherwise change it for later calls, which a person approved without.
         """
+        if not self._changeable:
+            return {}
         return {name: deepcopy(self.defaults[name]) for name in self._changeable}
 
     @mistakes.recording
