@@ -78,14 +78,19 @@ def worker_beats(within: timedelta, host: str | None = None, *, isolated: bool =
 
 
 def live_workers(within: timedelta) -> int:
-    """Count the processes that have renewed their lease within `within`, without those with hung tools."""
-    return WorkerProcess.objects.filter(beat_at__gt=Now() - within, hung=False).count()
+    """Count the processes that have renewed their lease within `within` and can take any run.
+
+    Those with hung tools cannot, nor those that advance only runs which may kill them.
+    """
+    return WorkerProcess.objects.filter(
+        beat_at__gt=Now() - within, hung=False, isolated=False
+    ).count()
 
 
 def live_versions(within: timedelta) -> dict[str, frozenset[str]]:
-    """Return the versions of each agent in live workers, by agent name."""
+    """Return the versions of each agent in live workers that can take any run, by agent name."""
     versions: dict[str, set[str]] = {}
-    alive = WorkerProcess.objects.filter(beat_at__gt=Now() - within)
+    alive = WorkerProcess.objects.filter(beat_at__gt=Now() - within, isolated=False)
     for agents in alive.values_list("agents", flat=True):
         for name, fingerprint in agents.items():
             versions.setdefault(name, set()).add(fingerprint)

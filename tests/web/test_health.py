@@ -57,3 +57,14 @@ def test_not_ready_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer.status_code == 503
     assert not any(answer.json()["checks"].values())
     assert Client().get("/healthz").json() == {"status": "ok"}
+
+
+@pytest.mark.django_db
+def test_a_process_for_suspected_runs_is_no_live_worker() -> None:
+    """Each installation has one, so an alarm that counts it would never ring."""
+    for isolated, live in ((True, {}), (False, {"a": {"f"}})):
+        WorkerProcess.objects.create(
+            id=uuid4(), host="here", process=1, isolated=isolated, agents={"a": "f"}
+        )
+        assert workers.live_versions(workers.ALIVE) == live
+        assert workers.live_workers(workers.ALIVE) == len(live)
