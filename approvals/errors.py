@@ -175,12 +175,9 @@ class UnknownToken(ApprovalError):
 
 
 class LinkOver(ApprovalError):
-    """A password link is unknown, used, replaced or too old, or its maker is no admin any more."""
+    """This link is not valid any more. Ask an admin for a new one."""
 
     status, code = 404, "not_found"
-
-    def __init__(self) -> None:
-        super().__init__("This link is not valid any more. Ask an admin for a new one.")
 
 
 class LastAdmin(ApprovalError):

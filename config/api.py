@@ -24,7 +24,6 @@ from approvals.people import tokens
 from approvals.rights import access, principals
 from approvals.web.api import (
     allowances,
-    edit_previews,
     instances,
     prompts,
     requests,
@@ -165,7 +164,7 @@ api = Api(
 api.add_decorator(strict)
 for module in (
     *(runs, history, schedules, triggers),
-    *(requests, edit_previews, teamwork, allowances, instances, subscriptions, version_changes),
+    *(requests, teamwork, allowances, instances, subscriptions, version_changes),
     *(prompts, agents_api),
 ):
     api.add_router("", module.router)

@@ -24,7 +24,7 @@ from approvals.errors import (
     TooManyPending,
 )
 from approvals.models import OF_CALL, Approval, ApprovalUse, AuditEntry, Instance
-from approvals.people import instance_webhooks, instances
+from approvals.people import instances
 from approvals.people.tokens import hash_secret
 from approvals.rights import principals
 from approvals.rights.access import require
@@ -137,7 +137,7 @@ def ask(
                 born=born,
             )
             deadline = external_call.deadline(run_input)
-            instance_webhooks.announce(instance, [started.run], deadline)
+            instances.announce(instance, [started.run], deadline)
             failpoints.hit("written", CREATE, 0)
     except BusinessKeyConflict:  # the same request was sent twice at once
         earlier = _find_earlier(owner, business_key, submitted)

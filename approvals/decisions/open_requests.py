@@ -23,8 +23,8 @@ from approvals.errors import PolicyBroken
 from approvals.governance import policies
 from approvals.models import Approval, AuditEntry, OutboxMessage
 from approvals.outbox import messages, webhook
-from approvals.outbox.messages import AttemptResult, Content
-from approvals.people import instance_webhooks
+from approvals.outbox.messages import AttemptResult, Content, MessageKind
+from approvals.people import instances
 from approvals.requests import snapshot
 from approvals.rules.judge import without_policy
 from approvals.signed import audit
@@ -224,12 +224,12 @@ def record_outcomes(ended: Sequence[EndedCall], *, position: int) -> StatementPa
     )
 
 
-class ResolvedRequests:
+class ResolvedRequests(MessageKind):
     """Composes and sends `request.resolved`."""
 
     def compose(self, message: OutboxMessage) -> Content | datetime | None:
         """Return the event; when to look again at a pending request; None if its webhook came later or is gone."""
-        row = instance_webhooks.row_of(message.destination)
+        row = instances.webhook_row(message.destination)
         run = Run.objects.filter(pk=message.subject, removed_at=None, archived_at=None).first()
         if row is None or run is None:
             return None
@@ -242,7 +242,7 @@ class ResolvedRequests:
             return None
         body = {
             "id": str(message.id),
-            "type": instance_webhooks.RESOLVED,
+            "type": instances.RESOLVED,
             "instance_id": message.destination,
             "request_id": message.subject,
             "created_at": clock.to_wire(state.at),
@@ -251,9 +251,9 @@ class ResolvedRequests:
 
     def send(self, message: OutboxMessage) -> AttemptResult | None:
         """Post the event to the present address of the instance."""
-        row = instance_webhooks.row_of(message.destination)
+        row = instances.webhook_row(message.destination)
         if row is None or message.body is None:
             return None
-        secret = instance_webhooks.secret_of(row)
+        secret = instances.secret_of_webhook(row)
         reply = webhook.post(row.url, secret=secret, message_id=str(message.id), body=message.body)
         return reply.answer

@@ -108,6 +108,15 @@ def version_in_force(versions: tuple[PolicyVersion, ...], at: datetime) -> Polic
     return max(past, key=lambda version: version.order, default=None)
 
 
+def state_of(version: PolicyVersion, now: PolicyVersion | None, at: datetime) -> str:
+    """Say what a version is at this time, where `now` is in force: "in force", "withdrawn", "waiting" or "replaced"."""
+    if version == now:
+        return "in force"
+    if version.withdrawn:
+        return "withdrawn"
+    return "waiting" if version.waits(at) else "replaced"
+
+
 def _apply(versions: dict[int, PolicyVersion], row: PolicyAct) -> dict[int, PolicyVersion]:
     before = versions.get(row.number)
     if row.act == Act.PROPOSED and before is None:

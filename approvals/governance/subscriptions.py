@@ -21,7 +21,7 @@ from approvals import clock
 from approvals.errors import UnknownSubscription
 from approvals.models import OutboxMessage, Subscription
 from approvals.outbox import messages, webhook
-from approvals.outbox.messages import AttemptResult, Content
+from approvals.outbox.messages import AttemptResult, MessageKind
 from approvals.outbox.webhook import InvalidUrl
 from approvals.rights.access import AccessService
 from approvals.rights.principals import Scope
@@ -223,12 +223,8 @@ def retry(subscription: UUID, message: UUID, *, actor: Actor) -> None:
     log_change(actor.person, f"sent a message of the subscription {subscription} again")
 
 
-class SubscribedEvents:
+class SubscribedEvents(MessageKind):
     """Sends the messages to subscriptions. Their triggers compose them."""
-
-    def compose(self, message: OutboxMessage) -> Content | datetime | None:
-        """Return None: a message without a body is not of a trigger."""
-        return None
 
     def send(self, message: OutboxMessage) -> AttemptResult | None:
         """Post the message to the present address, signed with each secret that counts now."""

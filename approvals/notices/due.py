@@ -224,7 +224,7 @@ def _actor(channel: NoticeChannel) -> Actor:
     return Actor(person=channel.person.get_username())
 
 
-class RequestNotices:
+class RequestNotices(MessageKind):
     """Has the channels looked at when people are to be told of a request. It sends nothing."""
 
     def compose(self, message: OutboxMessage) -> messages.Content | datetime | None:
@@ -240,12 +240,8 @@ class RequestNotices:
         reminds_at = ends_soon_at(approval)
         return reminds_at if reminds_at is not None and at < reminds_at else None
 
-    def send(self, message: OutboxMessage) -> messages.AttemptResult | None:
-        """Return None: it has no body."""
-        return None
 
-
-class ChannelNotices:
+class ChannelNotices(MessageKind):
     """Composes the notice that is due on a channel, and sends it by the transport of its kind."""
 
     def compose(self, message: OutboxMessage) -> messages.Content | datetime | None:

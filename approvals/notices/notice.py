@@ -7,12 +7,14 @@ channel. Secrets and an agent's own text are in none.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from uuid import UUID
 
 from django.conf import settings
+from pydantic import TypeAdapter
 
 from approvals.models import Approval, NoticeChannel
+from approvals.outbox.messages import AttemptResult
 from approvals.requests import snapshot, verification
 from runtime.core.values import json_schema
 from runtime.core.values.enums import Risk
@@ -57,7 +59,31 @@ class Notice:
 
     def to_json(self) -> str:
         """Write it as the body of a message."""
-        return json.dumps(asdict(self))
+        return _ADAPTER.dump_json(self).decode()
+
+
+_ADAPTER = TypeAdapter(Notice)
+
+
+class NoticeTransport:
+    """Sends notices on the channels of one kind."""
+
+    def check(self, address: str, channel: UUID) -> dict[str, object]:
+        """Return the stored form of an address that the channel's person typed. Raise InvalidInput naming `address`."""
+        raise NotImplementedError
+
+    def lane(self, channel: NoticeChannel) -> str:
+        """Return the lane of the outbox: the destinations that delay each other if one hangs.
+
+        One lane for the kind, so that the hosts which people name take few of the threads.
+        """
+        return channel.kind
+
+    def send(
+        self, channel: NoticeChannel, notice: Notice, message_id: UUID
+    ) -> AttemptResult | None:
+        """Make one attempt of at most ten seconds. A repeated one has the same id. None if the address is gone."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +96,7 @@ class RunNews:
 
 def read_notice(body: str) -> Notice:
     """Read what `to_json` wrote."""
-    fields = json.loads(body)
-    entries = [
-        NoticeEntry(**{**entry, "lines": tuple(entry["lines"])}) for entry in fields["entries"]
-    ]
-    return Notice(
-        title=fields["title"],
-        entries=tuple(entries),
-        foot=tuple(fields["foot"]),
-        requests=tuple(fields["requests"]),
-    )
+    return _ADAPTER.validate_json(body)
 
 
 def is_urgent(approval: Approval) -> bool:
@@ -195,10 +212,5 @@ def _entry(approval: Approval, content: NoticeChannel.Detail, note: str) -> Noti
 
 
 def _plain(text: str, maximum: int = MAX_SENTENCE) -> str:
-    """Return a text of others on one line, without links."""
-    return _LINK.sub(_broken, write_on_one_line(plain(text))[:maximum])
-
-
-def _broken(match: re.Match[str]) -> str:
-    """Return the begin of a link so that no program makes one of it: agents choose values in sentences."""
-    return " ".join(match[0])
+    """Return a text of others on one line, in which no program finds a link: agents choose values in sentences."""
+    return _LINK.sub(lambda match: " ".join(match[0]), write_on_one_line(plain(text))[:maximum])

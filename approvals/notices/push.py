@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.conf import settings
 
 from approvals.models import NoticeChannel
-from approvals.notices.notice import Notice
+from approvals.notices.notice import Notice, NoticeTransport
 from approvals.outbox import webhook
 from approvals.outbox.messages import AttemptResult
 from approvals.outbox.webhook import InvalidUrl
@@ -41,7 +41,7 @@ _LABEL = b"signoff.push.v1"
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of the curve P-256
 
 
-class PushTransport:
+class PushTransport(NoticeTransport):
     """Sends notices to subscriptions of browsers."""
 
     def check(self, address: str, channel: UUID) -> dict[str, object]:

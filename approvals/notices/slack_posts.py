@@ -13,7 +13,7 @@ decide the request with its digest, so they are there only if the message has al
 
 import json
 import re
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
@@ -22,10 +22,10 @@ from django.conf import settings
 from approvals import clock
 from approvals.errors import NotFound
 from approvals.models import NoticeChannel, OutboxMessage
-from approvals.notices.notice import Notice, content_of
+from approvals.notices.notice import Notice, NoticeTransport, content_of
 from approvals.outbox import messages, slack
-from approvals.outbox.messages import AttemptResult, Content
-from approvals.people import slack_links
+from approvals.outbox.messages import AttemptResult, MessageKind
+from approvals.people import sign_in
 from approvals.reads import approval_views
 from approvals.reads.approval_views import ApprovalView
 from approvals.rules.roles import UNDOABLE
@@ -177,22 +177,17 @@ def _button(name: str, text: str, **fields: str) -> Card:
 
 POST, UPDATE, ANSWER = "slack.post", "slack.update", "slack.answer"  # also in the trigger
 WINDOW = timedelta(days=1)  # of attempts; also in the trigger
-_LANE = "slack"
 _TOPIC = "slack "  # before the id of a request, as a destination; also in the trigger
 _NAMES = UUID("5d1f3c0a-6a5e-4a43-9d5c-9e2a8f6b7c10")  # of the ids of posts
 _GONE = ("message_not_found", "cant_update_message", "channel_not_found")
 
 
-class SlackTransport:
+class SlackTransport(NoticeTransport):
     """Tells people in Slack: each request in a message of its own, anything else as text."""
 
     def check(self, address: str, channel: UUID) -> dict[str, object]:
         """Return a label: the user is always the one that the person has connected."""
         return {"address": "your Slack user"}
-
-    def lane(self, channel: NoticeChannel) -> str:
-        """Return the lane of all messages to Slack."""
-        return _LANE
 
     def send(self, channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult:
         """Add the messages about requests to the outbox, or send the text."""
@@ -201,7 +196,7 @@ class SlackTransport:
             post_request(person, UUID(request), message_id)
         if notice.requests:
             return AttemptResult(is_taken=True, text="ok")
-        if (user := slack_links.user_of(person)) is None:
+        if (user := sign_in.slack_user_of(person)) is None:
             return AttemptResult(is_taken=False, text="no Slack user is connected")
         card = build_text(f"{notice.title}\n{notice.text}")
         return _result(_send(user, card, message_id))
@@ -219,12 +214,8 @@ def answer(channel: str, user: str, text: str) -> None:
     _add(ANSWER, uuid4(), _TOPIC, json.dumps(fields))
 
 
-class SlackMessages:
+class SlackMessages(MessageKind):
     """Sends messages to Slack. Each has its body from the beginning: an answer, or a person."""
-
-    def compose(self, message: OutboxMessage) -> Content | datetime | None:
-        """Return None: a message without a body is not ours."""
-        return None
 
     def send(self, message: OutboxMessage) -> AttemptResult | None:
         """Make one attempt. None if the person is not to be told any more."""
@@ -238,7 +229,7 @@ KINDS = dict.fromkeys((POST, UPDATE, ANSWER), SlackMessages())
 
 def _post(message: OutboxMessage) -> AttemptResult | None:
     """Post the request to the person, if they may decide it now and still want to hear here."""
-    approval, user = _view(message), slack_links.user_of(str(message.body))
+    approval, user = _view(message), sign_in.slack_user_of(str(message.body))
     card = _build_card(message, approval)
     if approval is None or user is None or card is None:
         return None
@@ -294,7 +285,7 @@ def _add(kind: str, message_id: UUID, destination: str, body: str) -> None:
         id=message_id,
         kind=kind,
         destination=destination,
-        lane=_LANE,
+        lane=NoticeChannel.Kind.SLACK,
         subject=f"slack {message_id}",
     )
     messages.add_whole(message, body=body, window=WINDOW)

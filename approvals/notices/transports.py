@@ -14,7 +14,7 @@ import smtplib
 from contextvars import ContextVar
 from email.utils import parseaddr
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -23,7 +23,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 
 from approvals.models import NoticeChannel
-from approvals.notices.notice import Notice
+from approvals.notices.notice import Notice, NoticeTransport
 from approvals.notices.push import PushTransport
 from approvals.notices.slack_posts import SlackTransport
 from approvals.outbox import webhook
@@ -79,7 +79,7 @@ class CheckedRequests:
         return response
 
 
-class AppriseTransport:
+class AppriseTransport(NoticeTransport):
     """Sends notices to the service that an Apprise URL names."""
 
     def check(self, address: str, channel: UUID) -> dict[str, object]:
@@ -90,10 +90,6 @@ class AppriseTransport:
             "address": f"{masked.scheme}://{host}",
             "url": sealing.seal(address, _location(channel)),
         }
-
-    def lane(self, channel: NoticeChannel) -> str:
-        """Return one lane for all, so that hosts which people name take few of the threads."""
-        return "apprise"
 
     def send(self, channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult:
         """Send it as plain text."""
@@ -162,16 +158,12 @@ def _location(channel: UUID) -> bytes:
 AFTER_A_REFUSAL = 3600.0  # seconds
 
 
-class MailTransport:
+class MailTransport(NoticeTransport):
     """Mails notices."""
 
     def check(self, address: str, channel: UUID) -> dict[str, object]:
         """Return the address. Raise InvalidInput."""
         return {"address": check_address(address, "address")}
-
-    def lane(self, channel: NoticeChannel) -> str:
-        """Return the lane of the one mail server."""
-        return "mail"
 
     def send(self, channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult:
         """Hand the mail to the server. A refused address is tried again in an hour."""
@@ -192,21 +184,6 @@ class MailTransport:
         except (OSError, smtplib.SMTPException) as exc:
             return AttemptResult(is_taken=False, text=f"{type(exc).__name__}: {exc}")
         return AttemptResult(is_taken=True, text="taken")
-
-
-class NoticeTransport(Protocol):
-    """Sends notices on the channels of one kind."""
-
-    def check(self, address: str, channel: UUID) -> dict[str, object]:
-        """Return what this channel stores of an address that its person typed. Raise InvalidInput naming `address`."""
-
-    def lane(self, channel: NoticeChannel) -> str:
-        """Return the lane of the outbox: the destinations that delay each other if one hangs."""
-
-    def send(
-        self, channel: NoticeChannel, notice: Notice, message_id: UUID
-    ) -> AttemptResult | None:
-        """Make one attempt of at most ten seconds. A repeated one has the same id. None if the address is gone."""
 
 
 TRANSPORTS: dict[str, NoticeTransport] = {

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import BoundedSemaphore, Event, Lock
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from django.db import connection, connections, transaction
@@ -226,14 +226,16 @@ def _leased(message: OutboxMessage) -> QuerySet[OutboxMessage]:
     return _waiting(pk=message.pk, leased_until=message.leased_until)
 
 
-class MessageKind(Protocol):
-    """Composes and sends the messages of one kind."""
+class MessageKind:
+    """Composes and sends the messages of one kind. One that does neither drops them."""
 
     def compose(self, message: OutboxMessage) -> Content | datetime | None:
         """Return the content; or when to look again, before its event; None if the message is to be dropped."""
+        return None
 
     def send(self, message: OutboxMessage) -> AttemptResult | None:
         """Make one attempt of at most ten seconds, outside of a transaction. None if there is no destination."""
+        return None
 
 
 class Sender:

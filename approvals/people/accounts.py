@@ -82,8 +82,20 @@ def set_groups(username: str, groups: Collection[str], *, actor: str | None) -> 
 
 def create_group(name: str, *, actor: str | None) -> None:
     """Create a group that rules of the policy can name. Raises InvalidInput naming `group`."""
+    if not _GROUP_NAME.fullmatch(name) or not is_named(name):
+        raise InvalidInput(
+            "group",
+            "must have 2 to 40 characters, only a to z, 0 to 9 and -, start with a letter,"
+            " and not be the name of a built-in group",
+        )
     with changing():
-        add_named_group(name, actor=actor)
+        names = named_groups()
+        if name in names:
+            raise InvalidInput("group", "exists already")
+        if len(names) >= MAX_GROUPS:
+            raise InvalidInput("group", f"is one too many: at most {MAX_GROUPS} can be created")
+        GroupRow.objects.create(name=name)
+        log_change(actor, f"created the group {name}")
 
 
 def disable(username: str, *, actor: str | None) -> None:
@@ -345,20 +357,3 @@ def named_groups() -> list[str]:
     """Return the names of these groups in order."""
     names = GroupRow.objects.exclude(name__in=list(Group)).order_by("name")
     return [name for name in names.values_list("name", flat=True) if is_named(name)]
-
-
-def add_named_group(name: str, *, actor: str | None) -> None:
-    """Create a group. None is the command line. The caller holds the lock on people. Raises InvalidInput."""
-    if not _GROUP_NAME.fullmatch(name) or not is_named(name):
-        raise InvalidInput(
-            "group",
-            "must have 2 to 40 characters, only a to z, 0 to 9 and -, start with a letter,"
-            " and not be the name of a built-in group",
-        )
-    names = named_groups()
-    if name in names:
-        raise InvalidInput("group", "exists already")
-    if len(names) >= MAX_GROUPS:
-        raise InvalidInput("group", f"is one too many: at most {MAX_GROUPS} can be created")
-    GroupRow.objects.create(name=name)
-    log_change(actor, f"created the group {name}")

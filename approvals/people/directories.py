@@ -10,6 +10,7 @@ put no person into a group.
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import User
@@ -123,7 +124,7 @@ def groups_of(directory: PeopleDirectory, people: Collection[User]) -> dict[int,
     return groups
 
 
-def signed_entries(directory: PeopleDirectory, kind: str) -> list[DirectoryEntry]:
-    """Return the entries of a directory, without those that another program wrote."""
-    rows = DirectoryEntry.objects.filter(directory=directory.name, kind=kind).order_by("name")
+def signed_entries(directory: PeopleDirectory, **condition: Any) -> list[DirectoryEntry]:
+    """Return these entries of a directory by name, without those that another program wrote."""
+    rows = DirectoryEntry.objects.filter(directory=directory.name, **condition).order_by("name")
     return [row for row in rows.select_related("person") if signed_rows.is_valid(row)]

@@ -2,36 +2,65 @@
 
 A credential never acts as a person: with it an instance asks for approvals, and reads and uses those that it asked for.
 Sending a provisioning again with its key gives the same instance and credential for seven days.
+
+The webhook of an instance is told of each request that ends. It is verified before it is stored.
 """
 
+import base64
+import json
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID, uuid4, uuid5
 
 from django.contrib.auth.models import User
 from django.db import connection, transaction
+from django.db.models import Q
 
 from approvals import clock
-from approvals.errors import IdempotencyConflict, InstanceDeleted, UnknownInstance
-from approvals.models import Instance
-from approvals.people import instance_webhooks, tokens
-from approvals.people.instance_webhooks import Webhook
+from approvals.errors import (
+    IdempotencyConflict,
+    InstanceDeleted,
+    UnknownInstance,
+    WebhookVerificationFailed,
+)
+from approvals.models import Instance, InstanceWebhook, OutboxMessage
+from approvals.outbox import messages, webhook
+from approvals.outbox.webhook import InvalidUrl
+from approvals.people import tokens
 from approvals.rights import principals
 from approvals.rights.access import require
 from approvals.rights.principals import Scope
 from approvals.signed import rows as signed_rows
 from approvals.signed.audit import log_change
+from runtime.core.documents import external_call
+from runtime.core.run.continuation import RunStatus
 from runtime.core.values.limits import escape_text
 from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import sealing
+from runtime.models import Run
 from runtime.ports.access import Actor
+from runtime.triggers.signatures import PREFIX
 
 _KEPT = timedelta(days=7)  # a credential, for a repeated provisioning
 _REQUEST_GRAIN = timedelta(minutes=1)  # a busy instance would otherwise write its row each time
 MAX_NAME = 100
+RESOLVED = "request.resolved"  # the kind of a message
+VERIFICATION = "webhook.verification"
+KEY_BYTES = 32
+_NAMES = UUID("6f1f5a0e-5f0b-4d0e-9a53-0b8f3e3c9d41")  # of the ids of messages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """A webhook as its provisioner sent it; an answer never has the secret."""
+
+    url: str
+    registration_id: str
+    secret: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +106,7 @@ def provision(
         raise InstanceDeleted
     if instance.fingerprint != fingerprint or instance.sealed is None:
         raise IdempotencyConflict
-    return _view(instance, credential=sealing.unseal(instance.sealed, _location(instance)))
+    return _view(instance, credential=sealing.unseal(instance.sealed, _location(instance.pk)))
 
 
 def find(*, instance: UUID, actor: Actor) -> InstanceView:
@@ -115,7 +144,7 @@ def change(
             _verify(webhook, instance, actor)
         row = _read(instance, actor, locks=True)
         if not isinstance(webhook, Unchanged):
-            instance_webhooks.put(row, webhook)
+            put_webhook(row, webhook)
         row.name = row.name if name is None else escape_text(name)
         view = _view(row)
         at = clock.now()
@@ -142,7 +171,7 @@ def delete(*, instance: UUID, actor: Actor | None, any_owner: bool = False) -> b
             return False
         row.deleted_at, row.sealed = clock.now(), None
         row.save(update_fields=["deleted_at", "sealed"])
-        instance_webhooks.put(row, None)
+        put_webhook(row, None)
         log_change(None if actor is None else actor.person, f"ended the instance {row.id}")
     return True
 
@@ -202,10 +231,10 @@ def _created(
         fingerprint=fingerprint,
     )
     credential = f"{Instance.PREFIX}{instance_id.hex}_{secret}"
-    instance.sealed = sealing.seal(credential, _location(instance))
+    instance.sealed = sealing.seal(credential, _location(instance.pk))
     signed_rows.add(instance)
     if webhook is not None:
-        instance_webhooks.put(instance, webhook)
+        put_webhook(instance, webhook)
     log_change(actor.person, f"provisioned the instance {instance_id}")
     return _view(instance, credential=credential, created=True)
 
@@ -225,14 +254,14 @@ def _read(
 
 
 def _view(instance: Instance, **fields: Any) -> InstanceView:
-    webhook = instance_webhooks.find(instance)
+    webhook = webhook_of(instance)
     return InstanceView(id=instance.id, name=instance.name, webhook=webhook, **fields)
 
 
 def _verify(webhook: Webhook, instance: UUID, actor: Actor) -> None:
     """Verify one webhook of a person at a time: each may take ten seconds of a thread of the web."""
     _lock_key(f"webhooks of {actor.person}")
-    instance_webhooks.verify(webhook, instance)
+    verify_webhook(webhook, instance)
 
 
 def _lock_key(text: str) -> None:
@@ -241,10 +270,113 @@ def _lock_key(text: str) -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [text])
 
 
-def _location(instance: Instance) -> bytes:
-    return sealing.encode_location("instance", str(instance.id))
+def _location(instance: UUID, *part: str) -> bytes:
+    return sealing.encode_location("instance", str(instance), *part)
 
 
 def _check_name(name: str | None) -> None:
     if name is not None and not 1 <= len(name) <= MAX_NAME:
         raise InvalidInput("instance_name", f"must have 1 to {MAX_NAME} characters")
+
+
+def is_secret(text: str) -> bool:
+    """Tell whether this is a secret of Standard Webhooks with exactly 32 bytes."""
+    try:
+        key = base64.b64decode(text.removeprefix(PREFIX), validate=True)
+    except ValueError:
+        return False
+    return len(key) == KEY_BYTES and text == PREFIX + base64.b64encode(key).decode()
+
+
+def verify_webhook(target: Webhook, instance: UUID) -> None:
+    """Ask the receiver for a challenge, once. Raise InvalidUrl, WebhookVerificationFailed."""
+    webhook.check_url(target.url)
+    challenge, message_id = str(uuid4()), str(uuid4())
+    body = {
+        "id": message_id,
+        "type": VERIFICATION,
+        "registration_id": target.registration_id,
+        "instance_id": str(instance),
+        "created_at": clock.to_wire(clock.now()),
+        "challenge": challenge,
+    }
+    reply = webhook.post(
+        target.url, secret=target.secret, message_id=message_id, body=json.dumps(body)
+    )
+    if reply.refused:
+        raise InvalidUrl("must be at a public address")
+    try:
+        answer = json.loads(reply.body) if reply.status == 200 else None
+    except (ValueError, RecursionError):
+        answer = None
+    if answer != {"challenge": challenge}:
+        raise WebhookVerificationFailed
+
+
+def put_webhook(instance: Instance, target: Webhook | None) -> None:
+    """Store, replace or remove the webhook of a locked instance.
+
+    A new webhook is told of each request that ends from now on, also those made before. A replaced one gets the
+    messages that were not delivered. A removed one gets nothing more.
+    """
+    rows = InstanceWebhook.objects.filter(instance=instance)
+    if target is None:
+        rows.delete()
+        messages.drop(destination=str(instance.pk))
+        return
+    fields = {
+        "url": target.url,
+        "registration_id": target.registration_id,
+        "secret": sealing.seal(target.secret, _location(instance.pk, "webhook")),
+    }
+    if rows.update(**fields):
+        messages.move(destination=str(instance.pk))
+        return
+    at = clock.now()
+    InstanceWebhook.objects.create(instance=instance, since=at, **fields)
+    # A run that failed may get its decision until its deadline.
+    pending = Run.objects.filter(
+        Q(ended_at=None) | Q(status=RunStatus.FAILED),
+        agent=external_call.AGENT,
+        requester=instance.owner.get_username(),
+        token=str(instance.pk),
+    )
+    announce(instance, pending.order_by("created_at").values_list("id", flat=True), at)
+
+
+def webhook_of(instance: Instance) -> Webhook | None:
+    """Return the webhook of an instance without its secret, None if it has none."""
+    row = InstanceWebhook.objects.filter(instance=instance).first()
+    if row is None:
+        return None
+    return Webhook(url=row.url, registration_id=row.registration_id)
+
+
+def webhook_row(destination: str) -> InstanceWebhook | None:
+    """Return the webhook to which messages with this destination go, None if the instance has none any more."""
+    return InstanceWebhook.objects.filter(instance=UUID(destination)).first()
+
+
+def secret_of_webhook(row: InstanceWebhook) -> str:
+    """Unseal the secret of a webhook. Raise NotOurs, KeyMissing."""
+    return str(sealing.unseal(row.secret, _location(row.pk, "webhook")))
+
+
+def announce(instance: Instance, requests: Iterable[UUID], at: datetime) -> None:
+    """Add the message about each of these requests, in the caller's transaction, if the instance has a webhook.
+
+    A sender looks at it `at` this time, or when the request ends before.
+    """
+    if not InstanceWebhook.objects.filter(instance=instance).exists():
+        return
+    messages.add(
+        OutboxMessage(
+            id=uuid5(_NAMES, f"{instance.pk} {request} {RESOLVED}"),
+            kind=RESOLVED,
+            destination=str(instance.pk),
+            lane=f"instances of {instance.owner_id}",
+            subject=str(request),
+            next_at=at,
+        )
+        for request in requests
+    )

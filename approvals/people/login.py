@@ -116,8 +116,15 @@ def _free_at(rows: QuerySet[LoginFailures], limit: int) -> datetime | None:
 
 @transaction.atomic
 def _count_attempt(request: HttpRequest, client: str, username: str) -> bool:
-    """Count a failure of a name from this address; return False if the limit is reached."""
-    _lock_address(client if client != ANYWHERE else f"{client} {username}")
+    """Count a failure of a name from this address; return False if the limit is reached.
+
+    The address is locked until the count is committed. The password is checked after that.
+    """
+    subject = client if client != ANYWHERE else f"{client} {username}"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"login from {subject}"]
+        )
     until = _locked_until(client, username)
     request.login_refused_until = until  # type: ignore[attr-defined]
     if until is not None:
@@ -133,14 +140,6 @@ def _count_attempt(request: HttpRequest, client: str, username: str) -> bool:
     if not rows.update(failures=F("failures") + 1, at=now):
         LoginFailures.objects.create(address=client, username=username, failures=1, at=now)
     return True
-
-
-def _lock_address(client: str) -> None:
-    """Lock the address until the count is committed. The password is checked after that."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"login from {client}"]
-        )
 
 
 def _failures(client: str) -> QuerySet[LoginFailures]:

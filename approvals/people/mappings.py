@@ -186,7 +186,7 @@ def follow_entries(directory: PeopleDirectory, entries: Iterable[DirectoryEntry]
     subjects = {entry.person: entry.external_id for entry in entries if entry.person is not None}
     if not subjects:
         return
-    groups = directories.signed_entries(directory, directories.GROUP)
+    groups = directories.signed_entries(directory, kind=directories.GROUP)
     names = {group.pk: group.name for group in groups}
     groups_of = directories.groups_of(directory, subjects)
     members = [
@@ -207,7 +207,7 @@ def _follow_all(source: str, ended: str = "") -> None:
     """
     directory = directories.find(source.removeprefix(assignments.DIRECTORY))
     if source.startswith(assignments.DIRECTORY) and directory is not None:
-        follow_entries(directory, directories.signed_entries(directory, directories.PERSON))
+        follow_entries(directory, directories.signed_entries(directory, kind=directories.PERSON))
         return
     for person in User.objects.filter(groups__name=ended):
         row = assignments.latest([person]).get((person.pk, ended))
@@ -241,9 +241,7 @@ def _give(person: User, right: str, mapping: Mapping, source: str, makers: Colle
         terms |= {"confirmed_by": mapping.confirmed_by, "confirmed_at": mapping.confirmed_at}
     if right.startswith(assignments.SIGN_IN):
         # With two people of one subject, neither could sign in.
-        rows = Assignment.objects.filter(what=right).exclude(person=person).select_related("person")
-        newest = rows.order_by("person", "-seq").distinct("person")
-        if any(assignments.is_of(row, row.person) for row in newest):
+        if any(holder != person for holder in assignments.holders(right)):
             raise InvalidInput("external_id", "belongs to another account")
         # Who can sign in as the person has changed, as it does with a new password.
         assignments.grant(person, assignments.CREDENTIAL, actor=source, behind=makers)
@@ -293,7 +291,7 @@ def views(reader: str) -> list[RightsOfSource]:
         if directory is None or directory.giver != source:
             views.append(RightsOfSource(source=source, mappings=rows))
             continue
-        groups = directories.signed_entries(directory, directories.GROUP)
+        groups = directories.signed_entries(directory, kind=directories.GROUP)
         members = directories.members(directory, [group.pk for group in groups])
         tokens = directories.tokens_of(directory)
         used = [token.last_used_at for token in tokens if token.last_used_at]
@@ -301,7 +299,7 @@ def views(reader: str) -> list[RightsOfSource]:
             source=source,
             tokens=tokens,
             last_used_at=max(used, default=None),
-            people=len(directories.signed_entries(directory, directories.PERSON)),
+            people=len(directories.signed_entries(directory, kind=directories.PERSON)),
             groups=tuple((group.name, len(members[group.pk])) for group in groups),
             mappings=rows,
         )

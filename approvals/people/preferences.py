@@ -53,26 +53,16 @@ def zones() -> list[str]:
 
 
 def zone_of(name: str) -> ZoneInfo | None:
-    """Return the zone of a saved name, None if the system does not have it any more."""
+    """Return the zone of this name, None if the system does not have it, or not any more."""
     try:
         return ZoneInfo(name) if name else None
-    except (ValueError, OSError, KeyError):
+    except (ValueError, OSError, KeyError):  # or a path that leads elsewhere
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    """A view of a person, with the parameters of the list."""
-
-    id: UUID
-    name: str
-    position: Mapping[str, str]
-
-
-def views_of(username: str, page: str = INBOX) -> tuple[Saved, ...]:
-    """Return a person's views of a page by name."""
-    rows = SavedView.objects.filter(owner__username=username, page=page).order_by("name")
-    return tuple(Saved(id=row.id, name=row.name, position=row.place) for row in rows)
+def views_of(username: str, page: str = INBOX) -> list[SavedView]:
+    """Return a person's views of a page by name. The `place` of each has the parameters of the list."""
+    return list(SavedView.objects.filter(owner__username=username, page=page).order_by("name"))
 
 
 @transaction.atomic

@@ -309,7 +309,8 @@ class _Storage(ScimStorage):
         members = {
             person.pk for person in directories.members(self.directory, [group.pk])[group.pk]
         }
-        before = {entry.pk: entry for entry in self._signed(person__in=members)}
+        signed = directories.signed_entries(self.directory, person__in=members)
+        before = {entry.pk: entry for entry in signed}
         for key, entry in _difference(before, after).items():
             assert entry.person is not None  # as only people are members
             if key in after:
@@ -325,15 +326,12 @@ class _Storage(ScimStorage):
             raise scim.InvalidValueException(detail=f"A group has at most {MAX_MEMBERS} members.")
         try:
             keys = [UUID(text or "") for text in ids]
-            people = {entry.pk: entry for entry in self._signed(kind=PERSON, pk__in=keys)}
+            signed = directories.signed_entries(self.directory, kind=PERSON, pk__in=keys)
+            people = {entry.pk: entry for entry in signed}
             return {key: people[key] for key in keys}
         except (ValueError, KeyError):
             detail = "members: each must be a user of this directory."
             raise scim.InvalidValueException(detail=detail) from None
-
-    def _signed(self, **condition: Any) -> list[DirectoryEntry]:
-        rows = self.entries.filter(**condition).select_related("person")
-        return [row for row in rows if signed_rows.is_valid(row)]
 
     def _resource(self, entry: DirectoryEntry) -> scim.Resource[Any]:
         return self._resources([entry])[0]

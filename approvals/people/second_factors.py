@@ -10,6 +10,7 @@ import hmac
 import os
 import secrets
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from approvals import clock
@@ -49,15 +51,12 @@ class NewApp:
 
 def of_person(person: User) -> list[SecondFactor]:
     """Return the apps and passkeys of a person, the oldest first. One that no key of ours signed opens nothing."""
-    rows = SecondFactor.objects.filter(person=person, ended_at=None)
-    return list(rows.exclude(kind=Kind.RECOVERY_CODE).order_by("created_at"))
+    return list(_current(person).exclude(kind=Kind.RECOVERY_CODE).order_by("created_at"))
 
 
 def codes_left(person: User) -> int:
     """Return how many recovery codes a person has."""
-    return SecondFactor.objects.filter(
-        person=person, kind=Kind.RECOVERY_CODE, ended_at=None
-    ).count()
+    return _current(person, kind=Kind.RECOVERY_CODE).count()
 
 
 def generate_app(username: str, sealed: dict[str, str] | None = None) -> NewApp:
@@ -165,8 +164,7 @@ def _use_code(person: User, code: str) -> str | None:
         step = _step_of(_open(row.secret, str(row.id)), code)
         if step is not None and use(row, step):
             return "totp"
-    codes = SecondFactor.objects.filter(person=person, kind=Kind.RECOVERY_CODE, ended_at=None)
-    for row in codes:
+    for row in _current(person, kind=Kind.RECOVERY_CODE):
         if tokens.is_secret(code, row.secret) and signed_rows.is_valid(row):
             return str(Kind.RECOVERY_CODE) if _end(person, pk=row.pk) else None
     return None
@@ -187,9 +185,12 @@ def _renew_codes(person: User) -> list[str]:
     return ["-".join(code[n : n + 4] for n in range(0, 16, 4)) for code in codes]
 
 
-def _end(person: User, **condition: object) -> int:
-    rows = SecondFactor.objects.filter(person=person, ended_at=None, **condition)
-    return rows.update(ended_at=clock.now())
+def _current(person: User, **condition: Any) -> QuerySet[SecondFactor]:
+    return SecondFactor.objects.filter(person=person, ended_at=None, **condition)
+
+
+def _end(person: User, **condition: Any) -> int:
+    return _current(person, **condition).update(ended_at=clock.now())
 
 
 def _step_of(key: bytes, code: str) -> int | None:

@@ -1,23 +1,28 @@
-"""Lets people in whom an OpenID provider identified.
+"""Lets people in whom an OpenID provider identified, and says whose a Slack user is.
 
 A signed assignment says whose a subject at an issuer is. For a stranger an account is made, without any right and
 without a password, which names the provider as its giver. An account that was there before is never taken by its
 address: its owner connects it, logged in and with the password. Mappings give rights for the groups of a claim.
+
+A Slack user proves themselves with a link that Slack gives to them alone, the person with a login and the password.
 """
 
 import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from django.conf import settings
 from django.contrib.auth.models import User
+from django.core import signing
 from django.db import transaction
 from django.db.models import Q
 
 from approvals.errors import LastAdmin, NotSignedIn
-from approvals.models import Assignment
+from approvals.outbox import slack
 from approvals.people import accounts, mappings
 from approvals.rights import assignments
-from approvals.rules.identity_providers import Identity
+from approvals.rules.identity_providers import Identity, IdentityProvider
 from approvals.signed.audit import log_change
 from runtime.errors import InvalidInput
 
@@ -74,9 +79,7 @@ def connected(username: str) -> list[str]:
 
 def find_holder(identity: Identity) -> User | None:
     """Return whose identity this is. Two people cannot have it, so a row that says so lets neither in."""
-    rows = Assignment.objects.filter(what=_right(identity)).select_related("person")
-    newest = rows.order_by("person", "-seq").distinct("person")
-    holders = [row.person for row in newest if assignments.is_of(row, row.person)]
+    holders = assignments.holders(_right(identity))
     return holders[0] if len(holders) == 1 else None
 
 
@@ -112,3 +115,57 @@ def _new_person(identity: Identity) -> User:
     )
     assignments.grant(person, right, actor=giver)
     return person
+
+
+LINK_SECONDS = 600
+_SLACK_ID = re.compile(r"[A-Z0-9]{1,32}")  # of a team or a user
+_SLACK_SALT = "slack link"
+_SLACK_ISSUER = "slack:"  # no provider's: those have https
+_SLACK_OVER = "This link is over. Type /signoff link in Slack for a new one."
+
+
+def slack_identity(team: object, user: object, name: str = "") -> Identity:
+    """Return the identity of a user of a team. Raise ValueError if these are no ids."""
+    if not _SLACK_ID.fullmatch(str(team)) or not _SLACK_ID.fullmatch(str(user)):
+        raise ValueError("not the ids of a team and a user")
+    provider = IdentityProvider(
+        name="slack", label="Slack", issuer=f"{_SLACK_ISSUER}{team}", client="", secret=""
+    )
+    return Identity(provider=provider, subject=str(user), address="", full_name=name)
+
+
+def make_slack_link(identity: Identity) -> str:
+    """Return the address at which a logged-in person connects this Slack user, for ten minutes."""
+    team = identity.provider.issuer.removeprefix(_SLACK_ISSUER)
+    token = signing.dumps([team, identity.subject, identity.full_name], salt=_SLACK_SALT)
+    return f"{settings.PUBLIC_URL}/slack/link/{token}/"
+
+
+def read_slack_link(token: str) -> Identity:
+    """Return whom a link connects. Raise NotSignedIn if it is over."""
+    try:
+        return slack_identity(*signing.loads(token, salt=_SLACK_SALT, max_age=LINK_SECONDS))
+    except signing.BadSignature as exc:
+        raise NotSignedIn(_SLACK_OVER) from exc
+
+
+def connect_slack(username: str, token: str) -> None:
+    """Connect a link's Slack user to a person, once. Raise NotSignedIn if it is over or the user another person's."""
+    identity = read_slack_link(token)
+    if not slack.use_once(token):
+        raise NotSignedIn(_SLACK_OVER)
+    connect(username, identity)
+
+
+def person_of(identity: Identity) -> str | None:
+    """Return who a Slack user is here; None for a stranger. A person who is disabled loses the link."""
+    person = find_holder(identity)
+    return None if person is None else person.get_username()
+
+
+def slack_user_of(username: str) -> str | None:
+    """Return the Slack user of a person, the one connected last; None without one."""
+    rows = assignments.sign_ins(accounts.read_person(username))
+    prefix = assignments.SIGN_IN + _SLACK_ISSUER
+    linked = [row for row in rows if row.what.startswith(prefix)]
+    return max(linked, key=lambda row: row.at).what.split(" ")[2] if linked else None

@@ -27,7 +27,7 @@ from approvals.models import OF_CALL, Approval
 from approvals.notices import due, slack_posts
 from approvals.outbox import messages
 from approvals.outbox.messages import Sender
-from approvals.people import instance_webhooks
+from approvals.people import instances
 from approvals.port import evidence, jobs, verifier
 from approvals.port.jobs import Outlooks
 from approvals.reads import pending_ages
@@ -63,7 +63,7 @@ class ApprovalService:
         self._outlooks = Outlooks()
         self._sender = Sender(
             {
-                instance_webhooks.RESOLVED: ResolvedRequests(),
+                instances.RESOLVED: ResolvedRequests(),
                 **subscriptions.KINDS,
                 **due.KINDS,
                 **slack_posts.KINDS,

@@ -95,6 +95,13 @@ def cools_until(row: Assignment) -> datetime | None:
     return row.given_at + timedelta(seconds=float(settings.SIGNOFF_COOLING_OFF_SECONDS))
 
 
+def holders(what: str) -> list[User]:
+    """Return the people who have this right now."""
+    rows = Assignment.objects.filter(what=what).select_related("person")
+    newest = rows.order_by("person", "-seq").distinct("person")
+    return [row.person for row in newest if is_of(row, row.person)]
+
+
 def latest(people: Iterable[User]) -> dict[tuple[int, str], Assignment]:
     """Return the latest row of each right these people ever had, by person's key and right."""
     rows = Assignment.objects.filter(person__in=people).order_by("person", "what", "-seq")

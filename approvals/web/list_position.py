@@ -113,6 +113,6 @@ def parse_run_position(parameters: Mapping[str, str]) -> RunListPosition:
 def read_run_views(username: str) -> list[RunsView]:
     """Return the views of a person by name."""
     return [
-        RunsView(id=view.id, name=view.name, query=parse_run_position(view.position).query)
+        RunsView(id=view.id, name=view.name, query=parse_run_position(view.place).query)
         for view in preferences.views_of(username, preferences.RUNS)
     ]

@@ -1,7 +1,6 @@
 """The time zone of a reader: the one they chose, else the one that the browser's script says in a cookie."""
 
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest
 
@@ -41,12 +40,10 @@ def remember(request: HttpRequest, choice: ReaderTime) -> None:
 
 def find_zone(name: str, field: str) -> tzinfo:
     """Return the zone of this IANA name. Raises InvalidInput naming `field`."""
-    try:
-        if len(name) <= MAX_NAME:
-            return ZoneInfo(name)
-    except (ValueError, OSError, KeyError):  # no such name, or a path that leads elsewhere
-        pass
-    raise InvalidInput(field, "must be a time zone as Europe/Berlin")
+    zone = zone_of(name) if len(name) <= MAX_NAME else None
+    if zone is None:
+        raise InvalidInput(field, "must be a time zone as Europe/Berlin")
+    return zone
 
 
 def parse_day(text: object, field: str, of: tzinfo, *, after: int = 0) -> datetime:

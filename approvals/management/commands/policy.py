@@ -80,15 +80,9 @@ class Command(command.Command):
         now = policies.version_in_force(versions, at)
         self.stdout.write(f"1\tthe default policy{'' if now else ', in force'}")
         for version in versions:
-            state = "replaced"
-            if version == now:
-                state = "in force"
-            elif version.withdrawn:
-                state = "withdrawn"
-            elif version.waits(at):
-                state = (
-                    f"in force from {version.effective_at}" if version.effective_at else "waiting"
-                )
+            state = policies.state_of(version, now, at)
+            if state == "waiting" and version.effective_at:
+                state = f"in force from {version.effective_at}"
             self.stdout.write(
                 f"{version.number}\t{state}\tby {version.author or 'the command line'}"
                 f"\t{version.proposed_at:%Y-%m-%d %H:%M} UTC"

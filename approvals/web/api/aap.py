@@ -27,8 +27,7 @@ from approvals.decisions.external_requests import ExternalRequest, RequestStatus
 from approvals.errors import NotReady, ProtocolRefusal
 from approvals.outbox.webhook import InvalidUrl
 from approvals.people import instances, tokens
-from approvals.people.instance_webhooks import Webhook, is_secret
-from approvals.people.instances import InstanceView, Unchanged
+from approvals.people.instances import InstanceView, Unchanged, Webhook, is_secret
 from runtime.core.values import json_values
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import Submitted
@@ -71,6 +70,10 @@ class WireError(Exception):
     def __init__(self, status: int, code: str, message: str, param: str = "") -> None:
         super().__init__(message)
         self.status, self.code, self.param = status, code, param
+
+
+def _invalid(message: str, param: str) -> WireError:
+    return WireError(400, "invalid_field", message, param)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +176,7 @@ def _create(call: WireCall) -> HttpResponse:
             _check_text(fields[name].value, name, empty=name == "agent_reasoning")
     for name in ("arguments", "context"):
         if name in fields and not isinstance(fields[name].value, dict):
-            raise WireError(400, "invalid_field", "This must be an object.", name)
+            raise _invalid("This must be an object.", name)
     external, is_new = external_requests.ask(
         instance=call.instance,
         key=key,
@@ -217,7 +220,7 @@ def _report(call: WireCall, id: UUID) -> HttpResponse:
     fields = call.fields("status", "note", required=("status",))
     status = fields["status"].value
     if status not in ("succeeded", "failed"):
-        raise WireError(400, "invalid_field", "This must be succeeded or failed.", "status")
+        raise _invalid("This must be succeeded or failed.", "status")
     note = fields["note"].value if "note" in fields else None
     if note is not None or "note" in fields:
         _check_text(note, "note")
@@ -281,7 +284,7 @@ def _delete(call: WireCall, id: UUID) -> HttpResponse:
 def _webhook(delivery: object) -> Webhook:
     """Return the webhook of a `delivery`. Raise WireError."""
     if not isinstance(delivery, dict):
-        raise WireError(400, "invalid_field", "This must be an object.", "delivery")
+        raise _invalid("This must be an object.", "delivery")
     if delivery.get("type") != "webhook":
         message = "The type must be webhook."
         raise WireError(400, "unsupported_delivery_type", message, "delivery.type")
@@ -297,11 +300,10 @@ def _webhook(delivery: object) -> Webhook:
     if not isinstance(url, str):
         raise WireError(400, "invalid_webhook_url", "This must be text.", "delivery.url")
     if not isinstance(registration, str) or not _UUID.fullmatch(registration):
-        message = "This must be a UUID."
-        raise WireError(400, "invalid_field", message, "delivery.registration_id")
+        raise _invalid("This must be a UUID.", "delivery.registration_id")
     if not isinstance(secret, str) or not is_secret(secret):
         message = "This must be whsec_ and the base64 of 32 bytes."
-        raise WireError(400, "invalid_field", message, "delivery.signing_secret")
+        raise _invalid(message, "delivery.signing_secret")
     return Webhook(url=url, registration_id=registration, secret=secret)
 
 
@@ -317,15 +319,13 @@ def _name(fields: Mapping[str, Submitted]) -> str | None:
 
 def _check_text(value: object, name: str, *, empty: bool = False) -> None:
     if not isinstance(value, str) or not (value or empty):
-        raise WireError(400, "invalid_field", "This must be text that is not empty.", name)
+        raise _invalid("This must be text that is not empty.", name)
 
 
 def _duration(value: object, name: str) -> timedelta:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise WireError(
-            400, "invalid_field", "This must be a duration such as 90s, 10m or 2h.", name
-        )
+        raise _invalid("This must be a duration such as 90s, 10m or 2h.", name)
     return timedelta(seconds=int(match[1][:_LONGEST_NUMBER]) * _UNITS[match[2]])
 
 
@@ -409,9 +409,9 @@ def _wire_error(exc: Exception) -> WireError:
         case InvalidUrl():
             return WireError(400, "invalid_webhook_url", f"The URL {exc}.", "delivery.url")
         case NotJson():
-            return WireError(400, "invalid_field", exc.detail, exc.field.partition(".")[0])
+            return _invalid(exc.detail, exc.field.partition(".")[0])
         case InvalidInput():
-            return WireError(400, "invalid_field", exc.detail, exc.field or "")
+            return _invalid(exc.detail, exc.field or "")
         case RequestDataTooBig():
             return WireError(413, "too_large", "The body is too large.")
         case Forbidden():

@@ -15,7 +15,7 @@ from approvals.rights.access import AccessService
 from approvals.rights.principals import Scope
 from approvals.rules import allowance_terms as matching
 from approvals.rules.allowance_terms import MAX_COUNT, MAX_DAYS, LimitRule
-from approvals.web.api.ids import id_of
+from approvals.web.api.requests import id_of
 from runtime.web.requests import Authenticated, Body, Reason
 from runtime.web.schemas import fields_of
 
@@ -38,10 +38,10 @@ class LimitOut(Schema):
     values: list[Any]
 
 
-@fields_of(
-    Allowance,
-    "id used left proposed_by proposed_at confirmed_by confirmed_at revoked_by revoked_at reason",
-)
+_OWN = "id used left proposed_by proposed_at confirmed_by confirmed_at revoked_by revoked_at reason"
+
+
+@fields_of(Allowance, _OWN)
 class AllowanceOut(Schema):
     """An allowance: it passes at most `count` calls of `tool` by the agent at the end of `path`, until `ends_at`.
 
@@ -152,7 +152,7 @@ def revoke_allowance(request: Authenticated, allowance: str, body: RevocationIn)
 def _fields(row: allowance_list.AllowanceRow) -> dict[str, Any]:
     allowance = row.allowance
     return {
-        "id": allowance.id,
+        **{name: getattr(allowance, name) for name in _OWN.split()},
         "tool": allowance.terms.action.tool,
         "path": list(allowance.terms.action.path),
         "risk": allowance.terms.action.risk,
@@ -162,16 +162,7 @@ def _fields(row: allowance_list.AllowanceRow) -> dict[str, Any]:
             for limit in allowance.terms.limits
         },
         "count": allowance.terms.count,
-        "used": allowance.used,
-        "left": allowance.left,
         "ends_at": allowance.terms.ends_at,
         "state": row.state,
         "request": allowance.terms.request,
-        "proposed_by": allowance.proposed_by,
-        "proposed_at": allowance.proposed_at,
-        "confirmed_by": allowance.confirmed_by,
-        "confirmed_at": allowance.confirmed_at,
-        "revoked_by": allowance.revoked_by,
-        "revoked_at": allowance.revoked_at,
-        "reason": allowance.reason,
     }

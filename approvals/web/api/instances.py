@@ -12,7 +12,7 @@ from approvals.people import instances
 from approvals.people.instances import InstanceView
 from approvals.reads import external_instances
 from approvals.reads.external_instances import InstancePage, InstanceRow
-from approvals.web.api.ids import id_of
+from approvals.web.api.requests import id_of
 from runtime.errors import InvalidInput
 from runtime.web.requests import Authenticated, Body
 from runtime.web.schemas import fields_of

@@ -5,15 +5,15 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from ninja import Router, Schema
+from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
+from approvals.decisions.decide import ask_preview, find_preview, resolve, undo
 from approvals.decisions.decide import decide as record_decision
-from approvals.decisions.decide import resolve, undo
 from approvals.decisions.extend import extend as extend_deadline
+from approvals.errors import ApprovalError, NotFound, TamperedWith
 from approvals.reads import approval_views, external_instances, filters, history, usual
 from approvals.reads.external_instances import ExternalClaim
-from approvals.requests import snapshot
 from approvals.requests.argument_changes import ArgumentChange
 from approvals.rights import principals
 from approvals.rights.access import AccessService
@@ -21,11 +21,11 @@ from approvals.rights.principals import Scope
 from approvals.rules.unusual_values import UnusualKind, UnusualValue
 from approvals.signed.votes import Cast
 from approvals.web import time_zone as zones
-from approvals.web.api.ids import id_of
 from runtime.core.values.budgets import NAMES
-from runtime.core.values.enums import GateKind
+from runtime.core.values.enums import CallPreview, GateKind
 from runtime.core.values.verdicts import VERDICTS_AT
-from runtime.errors import ObjectStoreDown
+from runtime.errors import InvalidInput, KeyMissing, ObjectStoreDown, Tampered
+from runtime.ports.access import Actor
 from runtime.ports.approvals import CallOutcome
 from runtime.reads import outcomes
 from runtime.reads.transcript import read_transcript
@@ -34,6 +34,14 @@ from runtime.web.requests import Authenticated, Body, Reason, with_example
 from runtime.web.schemas import fields_of
 
 router = Router(tags=["approvals"])
+
+
+def id_of(text: str, unknown: type[ApprovalError] = NotFound) -> UUID:
+    """Return the id in an address. Raise the error of an `unknown` one for another text."""
+    try:
+        return UUID(text)
+    except ValueError as exc:
+        raise unknown from exc
 
 
 class NextStepOut(Schema):
@@ -318,19 +326,7 @@ def list_decisions(
     `since` and `until` are days of `zone`, both inclusive, or times. `q` takes the same filters as `key:value`.
     """
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    parameters = {
-        "person": person,
-        "by": by,
-        "agent": agent,
-        "tool": tool,
-        "instance": instance,
-        "risk": risk,
-        "verdict": verdict or "",
-        "outcome": outcome or "",
-        "since": since,
-        "until": until,
-        "q": q,
-    }
+    parameters = {name: request.GET.get(name, "") for name in (*filters.KEYS, "q")}
     criteria = filters.read_criteria(parameters, zones.find_zone(zone, "zone"))
     principal = principals.principal_of(request.auth)
     return history.page(principal, criteria, limit=limit, cursor=cursor)
@@ -374,18 +370,9 @@ def decide_approval(
     changes with which the agent proposes the call again. An answered call is never made. An edited one is approved with
     other arguments. `stop` ends the run and needs a reason too.
     """
-    return record_decision(
-        approval_id=id_of(approval),
-        verdict=body.verdict,
-        digest=body.digest,
-        reason=body.reason,
-        actor=request.auth,
-        grant=body.grant,
-        result=body.result if "result" in body.model_fields_set else snapshot.ABSENT,
-        confirm=body.confirm,
-        arguments=body.arguments if "arguments" in body.model_fields_set else snapshot.ABSENT,
-        preview=body.preview,
-    )
+    # A result or arguments of null are others than none.
+    fields = {"verdict": None, "digest": None, "reason": "", **body.dict(exclude_unset=True)}
+    return record_decision(approval_id=id_of(approval), actor=request.auth, **fields)
 
 
 @router.post("/approvals/{approval}/undo", response=ApprovalOut)
@@ -412,15 +399,8 @@ def settle_gate(
     request: Authenticated, run: str, gate: str, body: SettlementIn
 ) -> approval_views.ApprovalView:
     """Resolve a call in doubt. Giving up needs a reason, which the model receives."""
-    return resolve(
-        run=id_of(run),
-        gate=id_of(gate),
-        outcome=body.outcome,
-        result=body.result if "result" in body.model_fields_set else snapshot.ABSENT,
-        reason=body.reason,
-        actor=request.auth,
-        confirm=body.confirm,
-    )
+    fields = {"outcome": None, "reason": "", **body.dict(exclude_unset=True)}
+    return resolve(run=id_of(run), gate=id_of(gate), actor=request.auth, **fields)
 
 
 def _fields(approval: approval_views.ApprovalView) -> dict[str, Any]:
@@ -429,3 +409,67 @@ def _fields(approval: approval_views.ApprovalView) -> dict[str, Any]:
 
 def _oddities(oddities: Iterable[UnusualValue]) -> list[OddityOut]:
     return [OddityOut.from_orm(oddity) for oddity in oddities]
+
+
+class EditPreviewIn(Body):
+    """All the arguments of an edit, as in a decision, on the request with this `digest`."""
+
+    digest: Annotated[Any, WithJsonSchema({"type": "string"})] = None
+    arguments: Annotated[Any, WithJsonSchema({"type": "object"})] = None
+
+
+class EditPreviewOut(Schema):
+    """A preview of an edit. `state` is `queued`, `running`, `done` or `failed`; `problem` says why it failed.
+
+    `shown` is what the call would do, null without it: then `missing` says why, and the edit can still be approved, or
+    the tool `refused` the arguments, and it cannot.
+    """
+
+    id: UUID
+    at: datetime
+    state: str
+    problem: str
+    shown: Any
+    missing: str
+    refused: str
+
+
+@router.post("/approvals/{approval}/previews", response={202: EditPreviewOut})
+def preview_edit(
+    request: Authenticated, approval: str, body: EditPreviewIn
+) -> Status[EditPreviewOut]:
+    """Have a worker preview a pending call with your arguments. It takes the place of your last preview of this call.
+
+    Nothing is decided. Read the result, then name the id in a decision `edit`. Only for a request whose `preview` has
+    `shown` or `missing`: the tool of any other makes none.
+    """
+    preview = ask_preview(approval_id=id_of(approval), actor=request.auth, **body.dict())
+    if preview is None:
+        raise InvalidInput("arguments", "have no preview: decide with these arguments")
+    return Status(202, _read_preview(id_of(approval), preview, request.auth))
+
+
+@router.get("/approvals/{approval}/previews/{uuid:preview}", response=EditPreviewOut)
+def read_edit_preview(request: Authenticated, approval: str, preview: UUID) -> EditPreviewOut:
+    """Read your last preview of this call: how far it is, and what the call would do."""
+    AccessService().require(request.auth, Scope.APPROVALS_READ)
+    return _read_preview(id_of(approval), preview, request.auth)
+
+
+def _read_preview(approval: UUID, preview: UUID, actor: Actor) -> EditPreviewOut:
+    row = find_preview(approval_id=approval, preview=preview, actor=actor)
+    if row is None:
+        raise NotFound
+    try:
+        result = row.preview() if row.state == "done" else CallPreview()
+    except (Tampered, KeyMissing) as exc:
+        raise TamperedWith(str(exc)) from exc
+    return EditPreviewOut(
+        id=row.id,
+        at=row.at,
+        state=row.state,
+        problem=row.problem,
+        shown=result.shown,
+        missing=result.missing,
+        refused=result.refused,
+    )

@@ -19,7 +19,7 @@ from approvals.decisions import checks
 from approvals.decisions.decide import decide, require_open
 from approvals.notices import slack_posts
 from approvals.outbox import slack
-from approvals.people import slack_links
+from approvals.people import sign_in
 from approvals.reads import approval_views
 from approvals.rules.identity_providers import Identity
 from runtime.errors import Forbidden, InvalidInput, RequestError
@@ -54,11 +54,11 @@ def _from_slack(view: View) -> View:
 def take_command(request: HttpRequest) -> HttpResponse:
     """Answer the command, to its user alone."""
     form, text = request.POST, _HELP
-    identity = slack_links.identity_of(form["team_id"], form["user_id"], form["user_name"])
-    if person := slack_links.person_of(identity):
+    identity = sign_in.slack_identity(form["team_id"], form["user_id"], form["user_name"])
+    if person := sign_in.person_of(identity):
         text = f"This Slack user is connected to {slack_posts.escape(person)}."
     elif form["text"].strip() == "link":
-        link = slack_links.make_link(identity)
+        link = sign_in.make_slack_link(identity)
         text = f"<{link}|Connect this Slack user to your account>: once, within ten minutes."
     return JsonResponse({"response_type": "ephemeral", "text": text})
 
@@ -67,7 +67,7 @@ def take_command(request: HttpRequest) -> HttpResponse:
 def take_action(request: HttpRequest) -> HttpResponse:
     """Decide, or ask for the reason. The message is updated when the request changes."""
     payload = json.loads(request.POST["payload"])
-    identity = slack_links.identity_of(payload["user"]["team_id"], payload["user"]["id"])
+    identity = sign_in.slack_identity(payload["user"]["team_id"], payload["user"]["id"])
     reason: str | None = None
     if payload["type"] == "view_submission":
         window = payload["view"]
@@ -104,7 +104,7 @@ def _settle(
     A request that is decided only on its page is refused, and the refusal recorded. Raise Forbidden for a stranger, and
     as `decide` does.
     """
-    person = slack_links.person_of(identity)
+    person = sign_in.person_of(identity)
     if person is None:
         raise Forbidden("not_linked", f"This Slack user is connected to no account. {_HELP}")
     actor = Actor(person=person, authenticated={"how": "slack"})

@@ -10,7 +10,7 @@ from approvals.governance.subscriptions import (
     SubscriptionTerms,
     SubscriptionView,
 )
-from approvals.web.api.ids import id_of
+from approvals.web.api.requests import id_of
 from runtime.web.requests import Authenticated, Body
 from runtime.web.schemas import fields_of
 

@@ -3,6 +3,7 @@
 The addresses and fields of inquiries keep the older word.
 """
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -13,13 +14,13 @@ from pydantic import WithJsonSchema
 from approvals.decisions import teamwork
 from approvals.people import absences
 from approvals.reads import approval_views, marks
-from approvals.reads.marks import Remark
+from approvals.reads.marks import Mark, Remark
 from approvals.rights import principals
 from approvals.rights.access import AccessService
 from approvals.rights.principals import Scope
 from approvals.signed import audit
 from approvals.web import time_zone as zones
-from approvals.web.api.ids import id_of
+from approvals.web.api.requests import id_of
 from runtime.core.values.limits import MAX_INQUIRY, MAX_MESSAGE, MAX_PERSON
 from runtime.errors import ObjectStoreDown
 from runtime.reads.inquiries import list_for_gate, unreceived
@@ -43,6 +44,7 @@ class CommentOut(Schema):
     """A comment. `is_signed` is false if it was changed in the database; then do not trust it."""
 
 
+@fields_of(Mark, "claimed_by since until handed_to handed_by note")
 class CompanyOut(Schema):
     """Who looks at a pending request, to whom it was handed last, and the comments on it, oldest first.
 
@@ -50,12 +52,6 @@ class CompanyOut(Schema):
     none of this.
     """
 
-    claimed_by: str | None
-    since: datetime | None
-    until: datetime | None
-    handed_to: str | None
-    handed_by: str | None
-    note: str | None
     comments: list[CommentOut]
 
 
@@ -218,17 +214,9 @@ def end_absence(request: Authenticated, person: str) -> list[absences.Away]:
 
 
 def _of(approval: UUID, request: Authenticated) -> CompanyOut:
-    teamwork_view = marks.of(approval, request.auth.person)
-    mark = teamwork_view.mark
-    return CompanyOut(
-        claimed_by=mark.claimed_by,
-        since=mark.since,
-        until=mark.until,
-        handed_to=mark.handed_to,
-        handed_by=mark.handed_by,
-        note=mark.note,
-        comments=[CommentOut.from_orm(remark) for remark in teamwork_view.comments],
-    )
+    view = marks.of(approval, request.auth.person)
+    comments = [CommentOut.from_orm(remark) for remark in view.comments]
+    return CompanyOut(**{**asdict(view.mark), "comments": comments})
 
 
 def _inquiries(approval: approval_views.ApprovalView) -> list[QuestionOut]:

@@ -56,21 +56,6 @@ class ContinuedOut(Schema):
     left: list[LeftOutRun]
 
 
-class ContinueIn(Body):
-    """Continue all runs that wait for this change. `count` confirms their number; the `reason` is required."""
-
-    agent: Annotated[Any, WithJsonSchema(TEXT)] = None
-    before: Annotated[Any, WithJsonSchema(TEXT)] = None
-    after: Annotated[Any, WithJsonSchema(TEXT)] = None
-    count: Annotated[Any, WithJsonSchema({"type": "integer"})] = None
-    reason: Reason = ""
-
-
-@fields_of(version_changes.PairDecision, "agent before after by reason count at")
-class VersionDecisionOut(Schema):
-    """A decision by which runs that reach this change later continue. `count` runs waited when it was made."""
-
-
 class WithdrawIn(Body):
     """Withdraw the decision on this change. The `reason` is required."""
 
@@ -78,6 +63,17 @@ class WithdrawIn(Body):
     before: Annotated[Any, WithJsonSchema(TEXT)] = None
     after: Annotated[Any, WithJsonSchema(TEXT)] = None
     reason: Reason = ""
+
+
+class ContinueIn(WithdrawIn):
+    """Continue all runs that wait for this change. `count` confirms their number; the `reason` is required."""
+
+    count: Annotated[Any, WithJsonSchema({"type": "integer"})] = None
+
+
+@fields_of(version_changes.PairDecision, "agent before after by reason count at")
+class VersionDecisionOut(Schema):
+    """A decision by which runs that reach this change later continue. `count` runs waited when it was made."""
 
 
 @fields_of(batch.Withdrawn)
@@ -113,14 +109,7 @@ def list_version_changes(request: Authenticated) -> list[VersionChangeOut]:
 def continue_runs(request: Authenticated, body: ContinueIn) -> batch.Decided:
     """Let all runs of a change continue, and those that reach it later. For admins who may decide at version gates."""
     AccessService().require(request.auth, Scope.ADMIN)
-    return batch.continue_all(
-        agent=body.agent,
-        before=body.before,
-        after=body.after,
-        count=body.count,
-        reason=body.reason,
-        actor=request.auth,
-    )
+    return batch.continue_all(**body.dict(), actor=request.auth)
 
 
 @router.get("/version-decisions", response=list[VersionDecisionOut])
@@ -134,10 +123,4 @@ def list_version_decisions(request: Authenticated) -> tuple[version_changes.Pair
 def withdraw_version_decision(request: Authenticated, body: WithdrawIn) -> batch.Withdrawn:
     """Withdraw the decision on a change. Runs that reach it later ask again. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    return batch.withdraw(
-        agent=body.agent,
-        before=body.before,
-        after=body.after,
-        reason=body.reason,
-        actor=request.auth,
-    )
+    return batch.withdraw(**body.dict(), actor=request.auth)

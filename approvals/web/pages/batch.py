@@ -22,7 +22,7 @@ from runtime.core.run.continuation import MAX_DENIALS
 from runtime.core.values.enums import Verdict
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import InvalidInput
-from runtime.web.requests import actor_of, form_text, users
+from runtime.web.requests import actor_of, explain, form_text, users
 
 _UNCHECKED = "not checked for unusual values, because that took too long"
 _WARNS = "its preview has a warning"
@@ -283,12 +283,6 @@ def _result_page(
     request: HttpRequest, outcomes: tuple[decisions.BatchOutcome, ...], *, undone: bool
 ) -> HttpResponse:
     """Say what became of each request. If nothing was done, the status is that of the first refusal."""
-    rows = list[tuple[decisions.BatchOutcome, str]]()
-    for outcome in outcomes:
-        text = outcome.problem.detail if outcome.problem else ""
-        if isinstance(outcome.problem, InvalidInput):
-            text = f"The {outcome.problem.field} {text}."
-        rows.append((outcome, text))
     changed = [outcome.approval for outcome in outcomes if outcome.approval and not outcome.problem]
     undoable = [
         approval
@@ -297,7 +291,7 @@ def _result_page(
     ]
     context = {
         "section": "inbox",
-        "rows": rows,
+        "rows": [(row, explain(row.problem) if row.problem else "") for row in outcomes],
         "changed": changed,
         "number": len(outcomes),
         "undone": undone,

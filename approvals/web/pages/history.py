@@ -87,11 +87,8 @@ def start(actor: Actor, criteria: DecisionFilter, format: Format) -> Download | 
 
 def values(item: PastDecision) -> dict[str, Any]:
     """Return the columns of one decision."""
-    return {
+    special = {
         "decided_at": item.decided_at.isoformat(),
-        "verdict": item.verdict,
-        "decided_by": item.decided_by,
-        "decided_for": item.decided_for,
         "voters": [
             {
                 "person": voter.person,
@@ -101,24 +98,15 @@ def values(item: PastDecision) -> dict[str, Any]:
             }
             for voter in item.voters
         ],
-        "reason": item.reason,
-        "channel": item.channel,
-        "seconds_to_decide": item.seconds_to_decide,
-        "outcome": item.outcome,
-        "kind": item.kind,
-        "tool": item.tool,
         "path": list(item.path),
-        "risk": item.risk,
-        "sentence": item.sentence,
         "edits": [
             {"path": edit.path, "before": edit.before, "after": edit.after} for edit in item.edits
         ],
-        "requester": item.requester,
         "created_at": item.created_at.isoformat(),
         "request": str(item.id),
         "run": str(item.run),
-        "tampered": item.tampered,
     }
+    return {name: special[name] if name in special else getattr(item, name) for name in COLUMNS}
 
 
 def _cells(item: PastDecision) -> Iterator[Any]:

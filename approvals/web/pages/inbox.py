@@ -270,7 +270,7 @@ def _views(request: HttpRequest) -> list[Tab]:
     return [
         *(Tab(id=None, name=name, position=position) for name, position in OWN),
         *(
-            Tab(id=view.id, name=view.name, position=places.parse_position(view.position))
+            Tab(id=view.id, name=view.name, position=places.parse_position(view.place))
             for view in saved
         ),
     ]

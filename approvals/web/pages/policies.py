@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"[0-9]{1,3}")  # of a rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRow:
-    """A version for the page. `state` is "in force", "waiting", "withdrawn" or "replaced".
+    """A version for the page, with its state.
 
     `changes` compares a waiting version with the one in force; `broken` says why it cannot be read.
     """
@@ -259,17 +259,12 @@ def _row(
     now: PolicyVersion | None,
     request: HttpRequest,
 ) -> VersionRow:
-    if version == now:
-        return VersionRow(version=version, state="in force")
-    if version.withdrawn:
-        return VersionRow(version=version, state="withdrawn")
-    if not version.waits(clock.now()):
-        return VersionRow(version=version, state="replaced")
+    state = policy_versions.state_of(version, now, clock.now())
+    if state != "waiting":
+        return VersionRow(version=version, state=state)
     may = SecondAdmin(author=version.author).may_be(actor_of(request).person)
     changes, broken = _compare(versions, version, clock.now())
-    return VersionRow(
-        version=version, state="waiting", may_confirm=may, changes=changes, broken=broken
-    )
+    return VersionRow(version=version, state=state, may_confirm=may, changes=changes, broken=broken)
 
 
 def _compare(

@@ -14,6 +14,7 @@ from runtime.web.forms import PageForm, TypedField
 
 STAGES, STEPS = (1, 2, 3), (1, 2)
 LISTED = 30  # names of published tools and agents beside their fields
+_PLAIN = ("name", "when", "approval", "reason", "step_up")  # as in the rule
 _UNITS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
 _UNIT_CHOICES = [(unit, unit) for unit in _UNITS]
 _RISKS = [(str(risk), str(risk)) for risk in RISKS]
@@ -100,15 +101,11 @@ def form_of(rule: Rule) -> RuleForm | None:
     """Return the form of a rule, None if its fields would say something else."""
     is_answer = rule.on_expiry is OnExpiry.ANSWER
     values: dict[str, Any] = {
-        "name": rule.name,
+        **{name: getattr(rule, name) for name in _PLAIN},
         "tools": ", ".join(sorted(rule.tools)),
         "agents": ", ".join(sorted(rule.agents)),
         "risks": sorted(rule.risks),
-        "when": rule.when,
-        "approval": rule.approval,
         "risk": rule.risk or "",
-        "reason": rule.reason,
-        "step_up": rule.step_up,
         **_time("expires", "expires_unit", rule.expires_after),
         "on_expiry": rule.on_expiry,
         "answer": json.dumps(rule.answer, ensure_ascii=False) if is_answer else "",
@@ -145,22 +142,18 @@ def rule_of(values: Mapping[str, Any]) -> Rule:
             steps.append(Escalation(seconds=seconds or 0, groups=groups, people=people))
     on_expiry = OnExpiry(values["on_expiry"] or OnExpiry.DENY)
     return Rule(
-        name=values["name"],
+        **{name: values[name] for name in _PLAIN},
         tools=frozenset(_names(values["tools"])),
         agents=frozenset(_names(values["agents"])),
         risks=frozenset(values["risks"] or ()),
-        when=values["when"],
-        approval=bool(values["approval"]),
         risk=Risk(values["risk"]) if values["risk"] else None,
         stages=tuple(stages) or (Stage(),),
-        reason=bool(values["reason"]),
-        step_up=bool(values["step_up"]),
         expires_after=_seconds(values["expires"], values["expires_unit"]),
         undo=values["undo"],
         escalate=tuple(steps),
         on_expiry=on_expiry,
         answer=values["answer"] if on_expiry is OnExpiry.ANSWER else None,
-        reviewer_may_write=bool(values["writes"]),
+        reviewer_may_write=values["writes"],
     )
 
 

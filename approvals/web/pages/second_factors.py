@@ -35,11 +35,36 @@ _CHALLENGE = "passkey"
 
 
 class ConfirmForm(PageForm):
-    """The password, which confirms a change of the account."""
+    """The reader's password, which confirms a change of the account. It is throttled like a login.
+
+    Who has no password must have signed in at a provider, or given a second factor, just now.
+    """
 
     password = TypedField(
         "Your password", "password", autocomplete="current-password", required=True
     )
+
+    def __init__(self, request: HttpRequest) -> None:
+        super().__init__(request.POST if request.method == "POST" else None)
+        self.request = request
+
+    def clean(self) -> None:
+        """Check the password once the other fields can be read."""
+        if self.errors:
+            return
+        me, password = self.request.user.get_username(), self.cleaned_data["password"]
+        if not _me(self.request).has_usable_password():
+            if not _is_proved(self.request):
+                self.add_error(
+                    "password", "is not set: sign in at your provider again, then do this"
+                )
+        elif login.reauthenticate(self.request, me, password) is None:
+            self.add_error("password", "is not your password")
+
+    @property
+    def status(self) -> int:
+        """The status of the page that shows the form."""
+        return 429 if login.refused_until(self.request) else 422 if self.errors else 200
 
 
 class AppForm(ConfirmForm):
@@ -113,10 +138,10 @@ def step_up(request: HttpRequest) -> HttpResponse:
 @users.form
 def add_app(request: HttpRequest) -> HttpResponse:
     """Show the key of a new authenticator app, and add the app once it shows the right code."""
-    me, form = request.user.get_username(), AppForm(request.POST or None)
+    me, form = request.user.get_username(), AppForm(request)
     new = second_factors.generate_app(me, request.session.get(_NEW_APP))
     request.session[_NEW_APP] = new.sealed
-    if request.method == "POST" and form.is_valid() and is_confirmed(request, form):
+    if form.is_valid():
         try:
             codes = second_factors.add_app(
                 me,
@@ -134,17 +159,15 @@ def add_app(request: HttpRequest) -> HttpResponse:
     from qrcode.image.svg import SvgPathFillImage
 
     qr_code = qrcode.make(new.link, image_factory=SvgPathFillImage)
-    until = login.refused_until(request)
     context = {
         "section": "account",
         "form": form,
         "new": new,
         "has_password": _me(request).has_usable_password(),
         "picture": mark_safe(qr_code.to_string(encoding="unicode")),  # noqa: S308 - paths alone
-        "locked_until": until,
+        "locked_until": login.refused_until(request),
     }
-    status = 429 if until else 422 if form.errors else 200
-    return render(request, "accounts/add_app.html", context, status=status)
+    return render(request, "accounts/add_app.html", context, status=form.status)
 
 
 @require_POST
@@ -202,23 +225,6 @@ def remove_factor(request: HttpRequest, factor: UUID) -> HttpResponse:
     name = second_factors.remove(request.user.get_username(), factor, keep=keep)
     message = f"{name} is removed. Your other sessions have ended."
     return redirect_with(request, message, "account")
-
-
-def is_confirmed(request: HttpRequest, form: ConfirmForm) -> bool:
-    """Tell whether the form has the reader's password, which is throttled like a login.
-
-    Who has no password must have signed in at a provider, or given a second factor, just now.
-    """
-    me = request.user.get_username()
-    if not _me(request).has_usable_password():
-        if _is_proved(request):
-            return True
-        form.add_error("password", "is not set: sign in at your provider again, then do this")
-        return False
-    if login.reauthenticate(request, me, form.cleaned_data["password"]) is not None:
-        return True
-    form.add_error("password", "is not your password")
-    return False
 
 
 def read_ways_to_confirm(request: HttpRequest) -> dict[str, object]:
@@ -280,8 +286,8 @@ def _me(request: HttpRequest) -> User:
 
 
 def _refusal(request: HttpRequest) -> HttpResponse | None:
-    form = ConfirmForm(request.POST)
-    if form.is_valid() and is_confirmed(request, form):
+    form = ConfirmForm(request)
+    if form.is_valid():
         return None
     throttled = login.refused_until(request)
     messages.error(

@@ -20,7 +20,7 @@ from approvals import clock
 from approvals.errors import LinkOver, NotSignedIn
 from approvals.notices import channels
 from approvals.people import login as login_throttle
-from approvals.people import password_links, preferences, second_factors, sign_in, slack_links
+from approvals.people import password_links, preferences, second_factors, sign_in
 from approvals.reads import inbox
 from approvals.rights import principals
 from approvals.rights.principals import Scope
@@ -34,7 +34,6 @@ from approvals.web.pages.second_factors import (
     SIGNED_IN,
     ConfirmForm,
     begin,
-    is_confirmed,
     own_page,
     read_ways_to_confirm,
 )
@@ -233,10 +232,10 @@ def link_slack(request: HttpRequest, token: str) -> HttpResponse:
     if settings.SIGNOFF_SLACK is None:
         raise Http404
     try:
-        identity = slack_links.read_link(token)
+        identity = sign_in.read_slack_link(token)
         if page := _ask_proof(request, "accounts/link_slack.html", identity):
             return page
-        slack_links.connect(request.user.get_username(), token)
+        sign_in.connect_slack(request.user.get_username(), token)
         channels.add_slack(request.user.get_username())
     except NotSignedIn as refusal:
         messages.error(request, refusal.detail)
@@ -269,13 +268,12 @@ def logout(request: HttpRequest) -> HttpResponse:
 
 def _ask_proof(request: HttpRequest, template: str, identity: Identity) -> HttpResponse | None:
     """Return the page that asks for a proof of who the reader is; None if they gave it."""
-    form = ConfirmForm(request.POST if request.method == "POST" else None)
-    if form.is_valid() and is_confirmed(request, form):
+    form = ConfirmForm(request)
+    if form.is_valid():
         return None
     until = login_throttle.refused_until(request)
     context = {"section": "account", "identity": identity, "form": form, "locked_until": until}
-    status = 429 if until else 422 if form.errors else 200
-    return render(request, template, context | read_ways_to_confirm(request), status=status)
+    return render(request, template, context | read_ways_to_confirm(request), status=form.status)
 
 
 def _provider(name: str) -> IdentityProvider:

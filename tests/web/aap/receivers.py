@@ -16,7 +16,7 @@ from approvals.decisions.open_requests import ResolvedRequests
 from approvals.models import OutboxMessage
 from approvals.outbox import messages
 from approvals.outbox.messages import Sender
-from approvals.people.instance_webhooks import RESOLVED
+from approvals.people.instances import RESOLVED
 
 Answerer = Callable[[BaseHTTPRequestHandler, bytes], None]
 

@@ -24,7 +24,7 @@ from cryptography.x509.oid import NameOID
 from approvals import clock
 from approvals.models import OutboxMessage
 from approvals.outbox import messages, webhook
-from approvals.outbox.messages import THREADS, AttemptResult, Content, Sender
+from approvals.outbox.messages import THREADS, AttemptResult, Content, MessageKind, Sender
 from approvals.outbox.webhook import InvalidUrl, Reply, check_url, post
 from tests.support.people import until
 from tests.support.threads import together
@@ -54,7 +54,7 @@ def add(**fields: Any) -> OutboxMessage:
     return OutboxMessage.objects.create(next_at=clock.now(), **{**values, **fields})
 
 
-class Kind:
+class Kind(MessageKind):
     """Messages of a test. Those to `slow` wait until the test lets them go."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from pytest_django import Settings
 from approvals.models import Approval, OutboxMessage
 from approvals.notices import channels
 from approvals.notices.slack_posts import post_request
-from approvals.people import sign_in, slack_links
+from approvals.people import sign_in
 from tests.support.office import Office
 from tests.support.slack_server import TEAM, USERS, Slack, send_due, slack_server
 
@@ -24,7 +24,7 @@ def slack(settings: Settings) -> Iterator[Slack]:
 
 
 def connect(person: str) -> None:
-    sign_in.connect(person, slack_links.identity_of(TEAM, USERS[person], person))
+    sign_in.connect(person, sign_in.slack_identity(TEAM, USERS[person], person))
     channels.add_slack(person)
     OutboxMessage.objects.all().delete()  # the first notice, with which each channel begins
 

@@ -9,8 +9,8 @@ from django.core import signing
 from django.test import Client
 
 from approvals import clock
-from approvals.people import accounts, slack_links
-from approvals.people.slack_links import LINK_SECONDS
+from approvals.people import accounts, sign_in
+from approvals.people.sign_in import LINK_SECONDS
 from tests.support.pages import has, log_in, shows, text_of
 from tests.support.second_factors import phone_of
 from tests.support.seeds import PASSWORD, Cast
@@ -27,7 +27,7 @@ def link(slack: Slack, who: str = "bea", team: str = TEAM) -> str:
 
 
 def holder(who: str, team: str = TEAM) -> str | None:
-    return slack_links.person_of(slack_links.identity_of(team, USERS[who]))
+    return sign_in.person_of(sign_in.slack_identity(team, USERS[who]))
 
 
 def test_a_link_opened_by_its_user_connects_both(slack: Slack, bea: Client, cast: Cast) -> None:
@@ -39,7 +39,7 @@ def test_a_link_opened_by_its_user_connects_both(slack: Slack, bea: Client, cast
     assert holder("bea") is None
     bea.post(address, {"password": PASSWORD})
     assert holder("bea") == "bea"
-    assert slack_links.user_of("bea") == USERS["bea"]
+    assert sign_in.slack_user_of("bea") == USERS["bea"]
     has(slack.command("link").json()["text"], "connected to bea")
     shows(bea, "/account/", "slack:T0ACME", "/signoff link")
 
@@ -76,7 +76,7 @@ def test_the_owner_disconnects(slack: Slack, bea: Client, cast: Cast) -> None:
     connect("bea")
     bea.post("/account/sign-in/disconnect/")
     assert holder("bea") is None
-    assert slack_links.user_of("bea") is None
+    assert sign_in.slack_user_of("bea") is None
 
 
 def test_a_link_works_once(slack: Slack, bea: Client, cast: Cast) -> None:
