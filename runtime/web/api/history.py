@@ -8,10 +8,10 @@ from ninja import Field, Query, Router, Schema, Status
 from pydantic import WithJsonSchema
 
 from runtime.control import interventions, jobs, transfer, verification
-from runtime.control.findings import Finding
 from runtime.control.forks import fork
 from runtime.control.interventions import release
 from runtime.control.user_actions import readable, readable_whole
+from runtime.control.verification import Finding
 from runtime.errors import NoSuchEntry
 from runtime.ports import wiring
 from runtime.reads import entries, run_figures
