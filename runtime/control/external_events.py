@@ -17,10 +17,10 @@ from runtime.core.values.limits import MAX_EVENT_DATA, MAX_EVENT_NAME, MAX_MATCH
 from runtime.errors import EventConflict, InvalidInput, RunEnded, TooManyMatched, require_json_input
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.store import runs
+from runtime.store import pool, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import occurrences, received_events, signals, waits
-from runtime.store.tables.received_events import ExternalEventRow
+from runtime.store.tables.received_events import ExternalEventRow, VerifiedEvent
 from runtime.store.tables.waits import EventWait
 
 SCOPE = "events:send"
@@ -133,17 +133,17 @@ def _deliver(
     for wait in ended:
         _signal(connection, wait, {"event": name, "id": id, "data": data}, actor)
     received_events.count_waits(connection, key, len(ended))
-    number = received_events.insert(
-        connection,
+    event = VerifiedEvent(
         key=json.dumps(["sent", key]),
         source=source,
         id=id,
         name=name,
         subject=subject,
-        data=data,
+        data=json.dumps(data, ensure_ascii=False),
         by=actor.person,
-        token=actor.token,
+        at=pool.now(connection),
     )
+    number = received_events.insert(connection, event, token=actor.token)
     offered = 0 if number is None else occurrences.offer(connection, number, name)
     return Delivered(
         event=received_events.read_id(connection, key),

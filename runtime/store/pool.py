@@ -78,6 +78,18 @@ def now(connection: Connection) -> datetime:
     return at
 
 
+def insert(
+    connection: Connection,
+    table: str,
+    columns: Mapping[str, object],
+    on_conflict: str = "DO NOTHING",
+) -> bool:
+    """Insert a row with these columns. Return False if one is in its way."""
+    names, values = ", ".join(columns), ", ".join(f"%({name})s" for name in columns)
+    statement = f"INSERT INTO {table} ({names}) VALUES ({values}) ON CONFLICT {on_conflict}"
+    return connection.execute(statement, columns).rowcount == 1
+
+
 def in_fields(kind: type[T], values: Sequence[Any]) -> T:
     """Return the values of a row in this dataclass, whose fields have the order of the columns."""
     names = (field.name for field in fields(kind))

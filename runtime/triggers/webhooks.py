@@ -30,6 +30,7 @@ from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
 from runtime.store.tables import occurrences, received_events, trigger_rows, trigger_sources
 from runtime.store.tables.occurrences import OccurrenceState
+from runtime.store.tables.received_events import VerifiedEvent
 from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, fields, trigger
 from runtime.triggers.event_definition import EventDefinition
@@ -173,17 +174,17 @@ def _receive(
         slot = _free_slot(connection, key, at)
         skipped = skipped if slot else REPEATED
         key = (*key, slot or str(uuid4()))
-    number = received_events.insert(
-        connection,
+    event = VerifiedEvent(
         key=json.dumps(key),
         source=f"webhook:{receiver.id}",
         id=delivery,
         name=receiver.definition.event,
         subject=headers.get("x-github-event", "") if scheme is Scheme.GITHUB else "",
-        data=data,
+        data=json.dumps(data, ensure_ascii=False),
         by=None,
-        token=None,
+        at=pool.now(connection),
     )
+    number = received_events.insert(connection, event)
     if number is not None:
         occurrences.add_event(connection, receiver.id, number)
         if skipped:

@@ -180,25 +180,20 @@ def remembered_bodies(connection: Connection, digests: Sequence[str]) -> dict[st
 
 def forget(connection: Connection, source: UUID) -> None:
     """Delete the texts of a run that others remember, and their summaries. The lock waits for forks and for steps."""
-    digests = [
-        digest
-        for (digest,) in connection.execute(
-            "SELECT digest FROM runtime_storedblob WHERE source = %s FOR UPDATE", (source,)
-        ).fetchall()
-    ]
-    if digests:
-        digests += [
-            digest
-            for (digest,) in connection.execute(
-                """
-                SELECT digest FROM runtime_storedblob WHERE is_summary AND digest IN (
-                    SELECT summary.blob_id FROM runtime_blobreference summary
-                    JOIN runtime_blobreference text ON text.run_id = summary.run_id
-                    WHERE text.blob_id = ANY(%s)) FOR UPDATE
-                """,
-                (digests,),
-            ).fetchall()
-        ]
+    texts = connection.execute(
+        "SELECT digest FROM runtime_storedblob WHERE source = %s FOR UPDATE", (source,)
+    )
+    if digests := [digest for (digest,) in texts]:
+        summaries = connection.execute(
+            """
+            SELECT digest FROM runtime_storedblob WHERE is_summary AND digest IN (
+                SELECT summary.blob_id FROM runtime_blobreference summary
+                JOIN runtime_blobreference text ON text.run_id = summary.run_id
+                WHERE text.blob_id = ANY(%s)) FOR UPDATE
+            """,
+            (digests,),
+        )
+        digests += [digest for (digest,) in summaries]
         connection.execute("DELETE FROM runtime_blobreference WHERE blob_id = ANY(%s)", (digests,))
         connection.execute("DELETE FROM runtime_storedblob WHERE digest = ANY(%s)", (digests,))
 

@@ -19,6 +19,7 @@ from runtime.core.values.json_values import canonical
 from runtime.errors import Tampered
 from runtime.keyring import macs, purposes
 from runtime.keyring.macs import Seal
+from runtime.store import pool
 from runtime.store.pool import Connection
 
 RESEND_SECONDS = 10  # after which a job that no worker has begun is sent again
@@ -135,13 +136,8 @@ class JobKind(Generic[R]):
 
     def add(self, connection: Connection, job: UUID, **columns: object) -> bool:
         """Add a queued job. Return False if one that has not ended is in its way."""
-        values = {"id": job, "state": "queued", **columns}
-        cursor = connection.execute(
-            f"INSERT INTO {self.table} ({', '.join(values)})"
-            f" VALUES ({', '.join(f'%({name})s' for name in values)}) ON CONFLICT {self.on_conflict}",
-            values,
-        )
-        return cursor.rowcount == 1
+        row = {"id": job, "state": "queued", **columns}
+        return pool.insert(connection, self.table, row, self.on_conflict)
 
     def find(self, connection: Connection, job: UUID) -> R | None:
         """Return a job, None if there is none, or no more."""

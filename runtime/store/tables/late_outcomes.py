@@ -42,7 +42,8 @@ class LateOutcomeRow:
     error: str = ""
 
 
-_key = attrgetter("run", "frame", "call", "attempt", "started_at", "worker", "at")
+_COLUMNS = ("run", "frame", "call", "attempt", "started_at", "worker", "at")
+_key = attrgetter(*_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +79,14 @@ def read_for_run(connection: Connection, run: UUID) -> LateOutcomes:
         (run,),
     )
     genuine, forged = [], []
-    for frame, call, attempt, started_at, worker, at, body, mac, key_id in rows.fetchall():
-        attempt_key = {"run": run, "frame": frame, "call": call, "attempt": attempt}
-        times = {"started_at": started_at, "worker": worker, "at": at}
-        blank = LateOutcomeRow(**attempt_key, **times, outcome="failed")
-        seal = Seal(mac=mac, key_id=key_id)
+    for *columns, body, mac, key_id in rows.fetchall():
+        row = dict(zip(_COLUMNS, (run, *columns), strict=True))
+        seal, blank = Seal(mac=mac, key_id=key_id), LateOutcomeRow(**row, outcome="failed")
         if macs.verify(purposes.JOURNAL, seal, *_parts(blank, body)):
-            genuine.append(LateOutcomeRow(**attempt_key, **times, **json.loads(body)))
+            genuine.append(LateOutcomeRow(**row, **json.loads(body)))
         else:
-            forged.append(f"late outcome of {frame}/{call}, attempt {attempt}, does not verify")
+            call = f"{blank.frame}/{blank.call}, attempt {blank.attempt}"
+            forged.append(f"late outcome of {call}, does not verify")
     return LateOutcomes(genuine=tuple(genuine), forged=tuple(forged))
 
 

@@ -105,14 +105,9 @@ def add_time(
     token: str | None = None,
 ) -> bool:
     """Add the row of a time. Return False if the schedule has one for it."""
-    added = connection.execute(
-        """
-        INSERT INTO runtime_occurrence (trigger, number, at, kind, state, reason, by, token)
-        VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
-        """,
-        (trigger, number_of(at), at, kind, state, reason, by, token),
-    )
-    return added.rowcount == 1
+    row = {"trigger": trigger, "number": number_of(at), "at": at, "kind": kind, "state": state}
+    texts = {"reason": reason, "by": by, "token": token}
+    return pool.insert(connection, "runtime_occurrence", {**row, **texts})
 
 
 def offer(connection: Connection, number: int, name: str) -> int:

@@ -4,7 +4,7 @@ The sender of an event is in the origin of the runs that it starts, so the MAC c
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -56,38 +56,17 @@ class ExternalEventRow:
     at: datetime
 
 
-def insert(
-    connection: Connection,
-    *,
-    key: str,
-    source: str,
-    id: str,
-    name: str,
-    subject: str,
-    data: Any,
-    by: str | None,
-    token: str | None,
-) -> int | None:
+def insert(connection: Connection, event: VerifiedEvent, *, token: str | None = None) -> int | None:
     """Sign and keep an event. Return its number, or None if an event with this key is kept."""
-    event = VerifiedEvent(
-        key=key,
-        source=source,
-        id=id,
-        name=name,
-        subject=subject,
-        data=json.dumps(data, ensure_ascii=False),
-        by=by,
-        at=pool.now(connection),
-    )
     seal = macs.seal(purposes.JOURNAL, *_parts(event))
     row = connection.execute(
         """
         INSERT INTO runtime_receivedevent
-            (key, source, event_id, name, subject, data, by, token, at, mac, key_id)
+            (key, source, event_id, name, subject, data, by, at, token, mac, key_id)
         VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (key) DO NOTHING
         RETURNING seq
         """,
-        (key, source, id, name, subject, event.data, by, token, event.at, seal.mac, seal.key_id),
+        (*astuple(event), token, seal.mac, seal.key_id),
     ).fetchone()
     return None if row is None else int(row[0])
 
@@ -133,14 +112,8 @@ def claim_id(
     connection: Connection, *, id: str, name: str, digest: str, by: str, token: str | None
 ) -> bool:
     """Record the event. False if its id is used. Waits for another transaction that uses the id at the same time."""
-    cursor = connection.execute(
-        """
-        INSERT INTO runtime_externalevent (id, name, digest, waits, sent_by, token)
-        VALUES (%s, %s, %s, 0, %s, %s) ON CONFLICT (id) DO NOTHING
-        """,
-        (id, name, digest, by, token),
-    )
-    return cursor.rowcount == 1
+    row = {"id": id, "name": name, "digest": digest, "waits": 0, "sent_by": by, "token": token}
+    return pool.insert(connection, "runtime_externalevent", row, "(id) DO NOTHING")
 
 
 def count_waits(connection: Connection, id: str, waits: int) -> None:

@@ -70,25 +70,9 @@ class StoredAct:
     body: str
 
 
-def insert(
-    connection: Connection,
-    trigger: UUID,
-    *,
-    kind: TriggerKind,
-    owner: str,
-    name: str,
-    agent: str,
-    event: str,
-) -> bool:
+def insert(connection: Connection, trigger: UUID, **columns: str) -> bool:
     """Add a trigger. Return False if there is one with this id."""
-    inserted = connection.execute(
-        """
-        INSERT INTO runtime_trigger (id, kind, owner, name, agent, event)
-        VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
-        """,
-        (trigger, kind, owner, name, agent, event),
-    )
-    return inserted.rowcount == 1
+    return pool.insert(connection, "runtime_trigger", {"id": trigger, **columns})
 
 
 def write(connection: Connection, trigger: UUID, **columns: Any) -> None:

@@ -28,6 +28,7 @@ from django.conf import settings
 from runtime.errors import KeyMissing, LedgerBroken, Tampered
 from runtime.keyring import macs, purposes
 from runtime.keyring.macs import Seal
+from runtime.store import pool
 from runtime.store.pool import Connection
 
 log = logging.getLogger(__name__)
@@ -158,11 +159,8 @@ def require_unspent(run: UUID, spends: Sequence[Spend]) -> None:
 
 def add(connection: Connection, run: UUID, gate: UUID) -> bool:
     """Write the use of an approval by an instance, which is attempt 0. Return False if there is one."""
-    cursor = connection.execute(
-        "INSERT INTO runtime_usedapproval (gate, attempt, run_id) VALUES (%s, 0, %s) ON CONFLICT DO NOTHING",
-        (gate, run),
-    )
-    return cursor.rowcount == 1
+    row = {"gate": gate, "attempt": 0, "run_id": run}
+    return pool.insert(connection, "runtime_usedapproval", row)
 
 
 def parameters(spends: tuple[Spend, ...]) -> dict[str, object]:

@@ -5,6 +5,7 @@ before the commit leaves all of that to the next one. The loop of a source never
 reads.
 """
 
+import json
 import logging
 import threading
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
 from runtime.store.tables import occurrences, received_events, trigger_rows, trigger_sources
 from runtime.store.tables.occurrences import OccurrenceState
+from runtime.store.tables.received_events import VerifiedEvent
 from runtime.store.tables.trigger_sources import SourceKind
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.trigger import TriggerStatus, read_signed
@@ -152,17 +154,17 @@ def keep(
     source: str = "",
 ) -> int | None:
     """Keep an event of the trigger. Return its number, or None if it is kept already."""
-    number = received_events.insert(
-        connection,
+    event = VerifiedEvent(
         key=sha256_of([str(trigger), *key]),  # no event that a person sends has it
         source=source or f"{definition.source}:{definition.location}",
         id=id,
         name=definition.event,
         subject="",
-        data=data,
+        data=json.dumps(data, ensure_ascii=False),
         by=None,
-        token=None,
+        at=pool.now(connection),
     )
+    number = received_events.insert(connection, event)
     if number is not None:
         occurrences.add_event(connection, trigger, number)
     return number
