@@ -41,7 +41,7 @@ from runtime.errors import (
     Tampered,
 )
 from runtime.ports.access import Actor
-from runtime.web.api import history, runs, schedules, triggers
+from runtime.web.api import history, runs, triggers
 from runtime.web.requests import StrictParser, actor_of, strict
 
 View = Callable[..., HttpResponse]
@@ -162,12 +162,12 @@ api = Api(
     docs=Swagger(settings={"validatorUrl": None}),
 )
 api.add_decorator(strict)
-for module in (
-    *(runs, history, schedules, triggers),
-    *(requests, teamwork, allowances, instances, subscriptions, version_changes),
-    *(prompts, agents_api),
+for router in (
+    *(runs.router, history.router, triggers.schedules, triggers.router, requests.router),
+    *(teamwork.router, allowances.router, instances.router, subscriptions.router),
+    *(version_changes.router, prompts.router, agents_api.router),
 ):
-    api.add_router("", module.router)
+    api.add_router("", router)
 
 
 @csrf_exempt

@@ -1,6 +1,6 @@
-"""The API of triggers, with the events and webhook deliveries that start runs by them."""
+"""The API of triggers, with the events and webhook deliveries that start runs by them, and of schedules."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -12,11 +12,12 @@ from pydantic import ConfigDict, WithJsonSchema
 from runtime.control.external_events import deliver
 from runtime.core.values.limits import MAX_EVENT_NAME
 from runtime.errors import InvalidInput
-from runtime.store.tables.occurrences import OccurrenceRow
+from runtime.store.tables.occurrences import OccurrenceRow, number_of
 from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import changes, listing, trials, webhooks
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.listing import PastAct, SourceView, TriggerView, WebhookView
+from runtime.triggers.schedule_definition import ScheduleDefinition
 from runtime.triggers.signatures import Scheme
 from runtime.triggers.sources import SOURCES
 from runtime.triggers.trials import EventTrial
@@ -26,8 +27,10 @@ from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, raw_body, w
 from runtime.web.schemas import accepts, fields_of, with_fields
 
 router = Router(tags=["triggers"])
+schedules = Router(tags=["schedules"])
 
 # Fields accept any value: the act itself names the wrong one.
+Moment = Annotated[Any, WithJsonSchema({"type": ["string", "null"], "format": "date-time"})]
 Words = Annotated[Any, WithJsonSchema({"type": "string"})]
 _EXAMPLE: dict[str, Any] = {
     "name": "New hires",
@@ -198,7 +201,7 @@ def read_trigger(
     request: Authenticated, trigger: UUID, before: int | None = None
 ) -> dict[str, Any]:
     """Read one trigger, with its events before one."""
-    return _fields(listing.read_one(TriggerKind.EVENT, trigger, request.auth, before))
+    return _read(request, trigger, before)
 
 
 @router.post("/triggers/{uuid:trigger}/change", response=TriggerOut)
@@ -329,7 +332,157 @@ def send_event(request: Authenticated, body: EventIn = OPTIONAL_BODY) -> Status[
     return Status(201 if sent.new else 200, {**facts, **counts})
 
 
-def collect_fields(view: TriggerView, schema: type[Schema]) -> dict[str, Any]:
+# Schedules
+
+_SCHEDULE: dict[str, Any] = {
+    "name": "Nightly onboarding",
+    "agent": "hr_onboarding",
+    "input": {"full_name": "New Hire", "username": "newhire", "security_level": 2},
+    "cron": "30 2 * * MON-FRI",
+    "zone": "Europe/Berlin",
+}
+
+
+@accepts(ScheduleDefinition)
+class ScheduleIn(Body):
+    """A schedule: `cron` with five fields in `zone`, or an interval of `every` seconds from `starts_at`.
+
+    A time without an offset is one of `zone`. In the texts of `input`, `{{time}}` and `{{date}}` become the time for
+    which the run is. `missed` is the rule for times that passed while nothing ran, `overlap` the one for a time while
+    an earlier run has not ended. Each time is delayed by up to `jitter` seconds, always the same for one time.
+    """
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_SCHEDULE]})
+
+
+class RunNowIn(Body):
+    """The time for which the run is; now without one. The same time starts one run."""
+
+    at: Moment = None
+
+
+class BackfillIn(Body):
+    """A range of past times, both ends included."""
+
+    first: Moment = None
+    until: Moment = None
+
+
+@fields_of(OccurrenceRow, "at kind state run reason by run_status")
+class TimeOut(Schema):
+    """A time. `state` is `waiting`, `started`, `skipped`, `failed`, or the status of its ended run."""
+
+
+@fields_of(TriggerRow, "id name agent owner state next_at problem")
+class ScheduleItem(Schema):
+    """A schedule in the list. `problem` says why it starts nothing although it is active."""
+
+
+class ScheduleList(Schema):
+    """The schedules that you may read: your own, or all for an admin. `cut` says that there are more, left out here."""
+
+    items: list[ScheduleItem]
+    cut: bool
+
+
+@fields_of(TriggerView, "id state owner makers next_times")
+@fields_of(ScheduleDefinition)
+class ScheduleOut(Schema):
+    """One schedule with its next five times, its newest past times, and its newest acts.
+
+    `owner` is the requester of its runs; none of `makers` decides in them. `more` is the time before which the earlier
+    history begins, for `before`.
+    """
+
+    history: list[TimeOut]
+    more: datetime | None
+    last_failure: TimeOut | None
+    acts: list[ActOut]
+
+
+class RunNowOut(Schema):
+    """The run that was started."""
+
+    run: UUID
+
+
+class BackfillOut(Schema):
+    """How many times start a run."""
+
+    times: int
+
+
+@schedules.get("/schedules", response=ScheduleList)
+def list_schedules(request: Authenticated) -> dict[str, Any]:
+    """List the schedules that you may read."""
+    items, cut = listing.read_list(TriggerKind.SCHEDULE, request.auth)
+    return {"items": items, "cut": cut}
+
+
+@schedules.post("/schedules", response={201: ScheduleOut})
+def make_schedule(request: Authenticated, body: ScheduleIn) -> Status[dict[str, Any]]:
+    """Make a schedule. You own it: you are the requester of its runs, and decide in none of them."""
+    schedule = changes.create(TriggerKind.SCHEDULE, sent=body.dict(), actor=request.auth)
+    return Status(201, _read_schedule(request, schedule))
+
+
+@schedules.get("/schedules/{uuid:schedule}", response=ScheduleOut)
+def read_schedule(
+    request: Authenticated, schedule: UUID, before: datetime | None = None
+) -> dict[str, Any]:
+    """Read one schedule, with its history before a time, in UTC if it has no offset."""
+    number = None if before is None else number_of(before.replace(tzinfo=before.tzinfo or UTC))
+    return _read_schedule(request, schedule, number)
+
+
+@schedules.post("/schedules/{uuid:schedule}/change", response=ScheduleOut)
+def change_schedule(request: Authenticated, schedule: UUID, body: ScheduleIn) -> dict[str, Any]:
+    """Replace the definition of a schedule. You become one of its makers."""
+    changes.change(TriggerKind.SCHEDULE, id=schedule, sent=body.dict(), actor=request.auth)
+    return _read_schedule(request, schedule)
+
+
+@schedules.post("/schedules/{uuid:schedule}/pause", response=ScheduleOut)
+def pause_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
+    """Pause a schedule. Its times start no run until it is resumed."""
+    changes.pause(TriggerKind.SCHEDULE, id=schedule, actor=request.auth)
+    return _read_schedule(request, schedule)
+
+
+@schedules.post("/schedules/{uuid:schedule}/resume", response=ScheduleOut)
+def resume_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
+    """Start runs again, from the next time on."""
+    changes.resume(TriggerKind.SCHEDULE, id=schedule, actor=request.auth)
+    return _read_schedule(request, schedule)
+
+
+@schedules.post("/schedules/{uuid:schedule}/end", response=ScheduleOut)
+def end_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
+    """End a schedule for good. Its runs continue."""
+    changes.end(TriggerKind.SCHEDULE, id=schedule, actor=request.auth)
+    return _read_schedule(request, schedule)
+
+
+@schedules.post("/schedules/{uuid:schedule}/run-now", response=RunNowOut)
+def run_schedule_now(
+    request: Authenticated, schedule: UUID, body: RunNowIn = OPTIONAL_BODY
+) -> dict[str, Any]:
+    """Start a run at once. It may run beside another one, and while the schedule is paused."""
+    sent: RunNowIn | None = body
+    return {"run": changes.run_now(id=schedule, actor=request.auth, at=sent and sent.at)}
+
+
+@schedules.post("/schedules/{uuid:schedule}/backfill", response=BackfillOut)
+def backfill_schedule(request: Authenticated, schedule: UUID, body: BackfillIn) -> dict[str, Any]:
+    """Start a run for each past time of a range that has none. They run one after another.
+
+    None starts while the schedule is paused.
+    """
+    times = changes.backfill(id=schedule, first=body.first, until=body.until, actor=request.auth)
+    return {"times": times}
+
+
+def _collect_fields(view: TriggerView, schema: type[Schema]) -> dict[str, Any]:
     """Return the values of these fields: those of the view, or else those of its definition."""
     return {
         name: getattr(view if hasattr(view, name) else view.definition, name, None)
@@ -337,14 +490,19 @@ def collect_fields(view: TriggerView, schema: type[Schema]) -> dict[str, Any]:
     }
 
 
-def _read(request: Authenticated, trigger: UUID) -> dict[str, Any]:
-    return _fields(listing.read_one(TriggerKind.EVENT, trigger, request.auth))
-
-
-def _fields(view: TriggerView) -> dict[str, Any]:
+def _read(request: Authenticated, trigger: UUID, before: int | None = None) -> dict[str, Any]:
+    view = listing.read_one(TriggerKind.EVENT, trigger, request.auth, before)
     definition = view.definition
     return {
-        **collect_fields(view, TriggerOut),
+        **_collect_fields(view, TriggerOut),
         **{kind: definition.location if kind == definition.source else "" for kind in SOURCES},
         "more": view.history[-1].number if view.has_more else None,
     }
+
+
+def _read_schedule(
+    request: Authenticated, schedule: UUID, before: int | None = None
+) -> dict[str, Any]:
+    view = listing.read_one(TriggerKind.SCHEDULE, schedule, request.auth, before)
+    next_before = view.history[-1].at if view.has_more else None
+    return {**_collect_fields(view, ScheduleOut), "more": next_before}
