@@ -22,7 +22,7 @@ from django.urls import URLPattern, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 from approvals.clock import to_wire
-from approvals.decisions import approval_uses, external_requests
+from approvals.decisions import external_requests
 from approvals.decisions.external_requests import ExternalRequest, RequestStatus
 from approvals.errors import NotReady, ProtocolRefusal
 from approvals.outbox.webhook import InvalidUrl
@@ -212,7 +212,7 @@ def _consume(call: WireCall, id: UUID) -> HttpResponse:
     key = call.key()
     if call.request.body:
         call.fields()
-    return _answer(_resource(approval_uses.use(instance=call.instance, request=id, key=key)))
+    return _answer(_resource(external_requests.use(instance=call.instance, request=id, key=key)))
 
 
 @_for_instances
@@ -224,7 +224,7 @@ def _report(call: WireCall, id: UUID) -> HttpResponse:
     note = fields["note"].value if "note" in fields else None
     if note is not None or "note" in fields:
         _check_text(note, "note")
-    external = approval_uses.report(
+    external = external_requests.report(
         instance=call.instance, request=id, succeeded=status == "succeeded", note=note
     )
     return _answer(_resource(external))

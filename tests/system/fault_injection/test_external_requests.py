@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from pytest_django import Settings
 
-from approvals.decisions import approval_uses, external_requests
+from approvals.decisions import external_requests
 from approvals.models import Approval, ApprovalUse, Instance
 from approvals.people import instances
 from runtime.control.verification import verify
@@ -56,11 +56,11 @@ def ask(credential: str) -> None:
 
 
 def use(credential: str, request: str) -> None:
-    approval_uses.use(instance=instance_of(credential), request=UUID(request), key="k")
+    external_requests.use(instance=instance_of(credential), request=UUID(request), key="k")
 
 
 def report(credential: str, request: str) -> None:
-    approval_uses.report(
+    external_requests.report(
         instance=instance_of(credential), request=UUID(request), succeeded=True, note="done"
     )
 
@@ -80,7 +80,7 @@ def test_a_killed_create_makes_one_request(
     assert Approval.objects.count() == 1
 
 
-@pytest.mark.parametrize("point", points.of_instances(approval_uses.CONSUME))
+@pytest.mark.parametrize("point", points.of_instances(external_requests.CONSUME))
 def test_a_killed_consume_uses_the_approval_once(
     point: str, credential: str, desk: Desk, tmp_path: Path, ledger: Path
 ) -> None:
@@ -104,7 +104,7 @@ def test_a_killed_consume_uses_the_approval_once(
     assert not verify(UUID(made)).findings
 
 
-@pytest.mark.parametrize("point", points.of_instances(approval_uses.OUTCOME))
+@pytest.mark.parametrize("point", points.of_instances(external_requests.OUTCOME))
 def test_a_killed_report_is_kept_once(
     point: str, credential: str, desk: Desk, tmp_path: Path
 ) -> None:

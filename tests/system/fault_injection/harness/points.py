@@ -5,7 +5,7 @@ A kind of commit or of effect that is in neither list, or a point that no run pa
 
 from itertools import product
 
-from approvals.decisions import approval_uses, external_requests, gateway_calls
+from approvals.decisions import external_requests, gateway_calls
 from runtime.core.run.events import EVENT_TYPES
 from runtime.core.values.enums import EffectClass
 from runtime.triggers import events, times, webhooks
@@ -44,7 +44,7 @@ INSTANCES = {
     f"{moment}:{kind}:0"
     for moment, kind in product(
         ("written", "committed"),
-        (external_requests.CREATE, approval_uses.CONSUME, approval_uses.OUTCOME),
+        (external_requests.CREATE, external_requests.CONSUME, external_requests.OUTCOME),
     )
 }
 
