@@ -1,15 +1,22 @@
-"""Serves Signoff as an MCP server at /api/mcp/: assistants of people list and read requests and runs, and start runs.
+"""Serves Signoff as an MCP server at /api/mcp/, and the MCP gateways at /api/mcp/NAME/.
 
-Each tool is one operation of the API, called with the caller's own token: it decides who may do what. One tool decides
-calls at low risk, if SIGNOFF_MCP_DECISIONS allows it. The protocol is answered here, also for `config.mcp_gateway`,
-without sessions and streams, since its library would slow the start.
+At /api/mcp/, assistants of people list and read requests and runs, and start runs. Each tool is one operation of the
+API, called with the caller's own token: it decides who may do what. One tool decides calls at low risk, if
+SIGNOFF_MCP_DECISIONS allows it.
+
+A gateway has the tools of an upstream server, and each call is a run of its caller. Nothing is called from here: a
+worker makes the call, with the credentials of the gateway. A call that waits for people blocks until `config.longpoll`
+gives up; then its answer names a handle for `approval_result`.
+
+The protocol is answered without sessions and streams, since its library would slow the start. Tasks of its version
+2025-11-25 are not offered: the library `mcp`, with which clients are written, has left them out.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -20,18 +27,21 @@ from django.urls import resolve
 from django.views.decorators.csrf import csrf_exempt
 from ninja.errors import AuthenticationError
 
-from config import api
-from runtime.core.values.enums import Risk
-from runtime.errors import Forbidden
+from agents.catalogue.queries import OfferedTool, offered_tools
+from agents.sdk.spec import APPROVAL_RESULT
+from approvals.decisions import gateway_calls
+from approvals.decisions.gateway_calls import GatewayCall
+from config import api, longpoll
+from runtime.core.run.continuation import RunStatus
+from runtime.core.values.enums import EFFECT_CLASSES, Risk
+from runtime.core.values.errors import NotJson
+from runtime.errors import Forbidden, RequestError
+from runtime.ports import wiring
 from runtime.ports.access import Actor
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26")  # of the protocol, the newest first
-PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = (
-    -32700,
-    -32600,
-    -32601,
-    -32602,
-)  # JSON-RPC 2.0
+# Of JSON-RPC 2.0
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 
 # The parts of a request that an operation is given: who calls, and from where.
 _KEPT = ("HTTP_AUTHORIZATION", "HTTP_HOST", "SERVER_NAME", "SERVER_PORT", "REMOTE_ADDR")
@@ -42,6 +52,15 @@ _INSTRUCTIONS = (
 DECIDE = "decide_request"  # the only tool that decides; off unless the setting allows it
 _ID = {"id": {"type": "string", "format": "uuid"}}
 _PAGE = {"limit": {"type": "integer", "minimum": 1, "maximum": 200}, "cursor": {"type": "string"}}
+
+
+def _object_schema(properties: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*required],
+        "additionalProperties": False,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +132,18 @@ TOOLS = {
 }
 
 
+_OF_GATEWAYS = (
+    "Calls may wait for a person's approval. If an answer has a handle, the call has not been made yet: ask"
+    f" {APPROVAL_RESULT} for its result, or send the same call again."
+)
+_APPROVAL_RESULT = {
+    "name": APPROVAL_RESULT,
+    "description": "Return the result of an earlier call that waited for a person's approval, by its handle.",
+    "inputSchema": _object_schema({"handle": _ID["id"]}, ("handle",)),
+    "annotations": {"readOnlyHint": True},
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpResult:
     """The result of a message, and headers of the response for `config.longpoll`."""
@@ -121,24 +152,10 @@ class McpResult:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class ToolServer(Protocol):
-    """The tools that one address serves to the caller of a request."""
-
-    @property
-    def instructions(self) -> str:
-        """What the caller's model is told about this server."""
-
-    def tools(self, request: HttpRequest) -> list[dict[str, Any]]:
-        """Describe the tools."""
-
-    def call(self, request: HttpRequest, name: str, arguments: dict[str, Any]) -> McpResult:
-        """Call a tool. Raise MessageRefused."""
-
-
 class MessageRefused(Exception):
     """A message of the protocol that cannot be answered."""
 
-    def __init__(self, code: int, text: str) -> None:
+    def __init__(self, text: str, code: int = INVALID_PARAMS) -> None:
         super().__init__(text)
         self.code = code
 
@@ -149,7 +166,21 @@ def serve(request: HttpRequest) -> HttpResponse:
     return respond(request, lambda actor: Signoff())
 
 
-def respond(request: HttpRequest, connect: Callable[[Actor], ToolServer]) -> HttpResponse:
+@csrf_exempt  # a session is no authentication here, only a token
+def serve_gateway(request: HttpRequest, gateway: str) -> HttpResponse:
+    """Answer one message to a gateway, or note that the client has received the result of a call."""
+
+    def connect(actor: Actor) -> Gateway:
+        wiring.access().require(actor, "runs:start")
+        tools = offered_tools(gateway)
+        if tools is None:
+            raise Http404("There is no such gateway.")
+        return Gateway(name=gateway, offered=tools, actor=actor)
+
+    return respond(request, connect)
+
+
+def respond(request: HttpRequest, connect: "Callable[[Actor], Signoff | Gateway]") -> HttpResponse:
     """Answer one message of streamable HTTP with the server for its caller. A notification or a response gets 202."""
     if request.method != "POST":
         refused = api.error(405, "method_not_allowed", f"{request.method} is not possible here.")
@@ -184,13 +215,15 @@ def _read(request: HttpRequest) -> dict[str, Any]:
     try:
         message = json.loads(request.body)
     except (ValueError, RecursionError) as exc:
-        raise MessageRefused(PARSE_ERROR, "the body is not JSON") from exc
+        raise MessageRefused("the body is not JSON", PARSE_ERROR) from exc
     if not isinstance(message, dict) or not isinstance(message.get("id"), str | int | None):
-        raise MessageRefused(INVALID_REQUEST, "the body is not one message of JSON-RPC")
+        raise MessageRefused("the body is not one message of JSON-RPC", INVALID_REQUEST)
     return message
 
 
-def _answer(request: HttpRequest, server: ToolServer, method: Any, params: Any) -> McpResult:
+def _answer(
+    request: HttpRequest, server: "Signoff | Gateway", method: Any, params: Any
+) -> McpResult:
     values = params if isinstance(params, dict) else {}
     match method:
         case "initialize":
@@ -206,17 +239,15 @@ def _answer(request: HttpRequest, server: ToolServer, method: Any, params: Any) 
         case "ping":
             return McpResult(result={})
         case "tools/list":
-            return McpResult(result={"tools": server.tools(request)})
+            return McpResult(result={"tools": server.tools()})
         case "tools/call":
             name, arguments = values.get("name"), values.get("arguments")
             arguments = {} if arguments is None else arguments
             if not isinstance(name, str) or not isinstance(arguments, dict):
-                raise MessageRefused(
-                    INVALID_PARAMS, "a call has the name of a tool, and an object of arguments"
-                )
+                raise MessageRefused("a call has the name of a tool, and an object of arguments")
             return server.call(request, name, arguments)
         case _:
-            raise MessageRefused(METHOD_NOT_FOUND, "there is no such method")
+            raise MessageRefused("there is no such method", METHOD_NOT_FOUND)
 
 
 class Signoff:
@@ -224,18 +255,13 @@ class Signoff:
 
     instructions = _INSTRUCTIONS
 
-    def tools(self, request: HttpRequest) -> list[dict[str, Any]]:
+    def tools(self) -> list[dict[str, Any]]:
         """Describe the tools."""
         return [
             {
                 "name": name,
                 "description": tool.description,
-                "inputSchema": {
-                    "type": "object",
-                    "properties": tool.properties,
-                    "required": [*tool.required],
-                    "additionalProperties": False,
-                },
+                "inputSchema": _object_schema(tool.properties, tool.required),
                 "annotations": {
                     "readOnlyHint": tool.method == "GET",
                     "destructiveHint": name == DECIDE,
@@ -249,11 +275,11 @@ class Signoff:
         """Call an operation of the API."""
         tool = TOOLS.get(name)
         if tool is None or not _is_offered(name):
-            raise MessageRefused(INVALID_PARAMS, "there is no such tool")
+            raise MessageRefused("there is no such tool")
         if unknown := arguments.keys() - tool.properties.keys():
-            raise MessageRefused(INVALID_PARAMS, f"there is no argument {min(unknown)}")
+            raise MessageRefused(f"there is no argument {min(unknown)}")
         if missing := set(tool.required) - arguments.keys():
-            raise MessageRefused(INVALID_PARAMS, f"the argument {min(missing)} is missing")
+            raise MessageRefused(f"the argument {min(missing)} is missing")
         if name == DECIDE:
             _check_decidable(request, arguments)
         response = _send(request, tool, arguments)
@@ -280,13 +306,13 @@ def _check_decidable(request: HttpRequest, arguments: Mapping[str, Any]) -> None
     response = _send(request, TOOLS["read_request"], {"id": arguments["id"]})
     stored = json.loads(response.content)
     if response.status_code != 200:
-        raise MessageRefused(INVALID_PARAMS, str(stored.get("detail")))
+        raise MessageRefused(str(stored.get("detail")))
     if stored["digest"] != arguments["digest"]:
-        raise MessageRefused(INVALID_PARAMS, "the digest is not that of the request: read it again")
+        raise MessageRefused("the digest is not that of the request: read it again")
     if (stored["kind"], stored["risk"]) != ("approval", Risk.LOW):
-        raise MessageRefused(INVALID_PARAMS, "only calls at low risk are decided here")
+        raise MessageRefused("only calls at low risk are decided here")
     if arguments["verdict"] not in TOOLS[DECIDE].properties["verdict"]["enum"]:
-        raise MessageRefused(INVALID_PARAMS, "the verdict is approve or deny")
+        raise MessageRefused("the verdict is approve or deny")
 
 
 def _send(request: HttpRequest, tool: Operation, values: Mapping[str, Any]) -> HttpResponse:
@@ -297,7 +323,7 @@ def _send(request: HttpRequest, tool: Operation, values: Mapping[str, Any]) -> H
         try:
             path = path.format(id=UUID(str(sent.pop("id"))))
         except ValueError as exc:
-            raise MessageRefused(INVALID_PARAMS, "the argument id is not a UUID") from exc
+            raise MessageRefused("the argument id is not a UUID") from exc
     body = b"" if tool.method == "GET" else json.dumps(sent).encode()
     inner = WSGIRequest(
         {
@@ -315,3 +341,98 @@ def _send(request: HttpRequest, tool: Operation, values: Mapping[str, Any]) -> H
     inner.resolver_match = resolve(path)
     response: HttpResponse = inner.resolver_match.func(inner, **inner.resolver_match.kwargs)
     return response
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """The tools of one upstream server, for one caller."""
+
+    name: str
+    offered: tuple[OfferedTool, ...]
+    actor: Actor
+    instructions: str = _OF_GATEWAYS
+
+    def tools(self) -> list[dict[str, Any]]:
+        """Describe the tools as their definitions were accepted."""
+        accepted = [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "inputSchema": tool.schema,
+                "annotations": {"readOnlyHint": not EFFECT_CLASSES[tool.effect].has_side_effects},
+            }
+            for tool in self.offered
+        ]
+        return [*accepted, _APPROVAL_RESULT]
+
+    def call(self, request: HttpRequest, name: str, arguments: dict[str, Any]) -> McpResult:
+        """Start the run of a call or find it, and answer with its result, or with its handle."""
+        collected = request.headers.get(longpoll.COLLECTED_HEADER.decode())
+        try:
+            if collected is not None:
+                gateway_calls.collect(gateway=self.name, run=_handle(collected), actor=self.actor)
+                return McpResult(result={})
+            run = self._run_of(request, name, arguments)
+            call = gateway_calls.read(gateway=self.name, run=run, actor=self.actor)
+        except NotJson as exc:
+            raise MessageRefused(f"{exc.field}: {exc.detail}") from exc
+        except RequestError as exc:
+            raise MessageRefused(exc.detail) from exc
+        wait = "met" if call.ended else f"unmet; {settings.SIGNOFF_GATEWAY_SECONDS:.0f}s"
+        headers = {
+            longpoll.HEADER: wait,
+            longpoll.PERSON_HEADER: self.actor.person,
+            longpoll.RUN_HEADER: str(run),
+        }
+        return McpResult(
+            result=_result_of(call), headers={key.decode(): text for key, text in headers.items()}
+        )
+
+    def _run_of(self, request: HttpRequest, name: str, arguments: dict[str, Any]) -> UUID:
+        waiting = request.headers.get(longpoll.RUN_HEADER.decode())  # the same call once more
+        if waiting is not None:
+            return _handle(waiting)
+        if name == APPROVAL_RESULT:
+            return _handle(arguments.get("handle"))
+        if name not in {tool.name for tool in self.offered}:
+            raise MessageRefused("there is no such tool")
+        return gateway_calls.ask(
+            gateway=self.name, tool=name, arguments=arguments, actor=self.actor
+        )
+
+
+def _handle(text: object) -> UUID:
+    try:
+        return UUID(str(text))
+    except ValueError as exc:
+        raise MessageRefused("the handle is not a UUID") from exc
+
+
+def _result_of(call: GatewayCall) -> dict[str, Any]:
+    if not call.ended:
+        asks = call.status is RunStatus.SUSPENDED
+        state = "It waits for a person's decision" if asks else "It is under way"
+        notice = (
+            f"This call has no result yet. {state}, at {settings.PUBLIC_URL}/runs/{call.run}/."
+            f" Ask {APPROVAL_RESULT} with the handle {call.run}, or send the same call again."
+        )
+        handle = {"handle": str(call.run), "status": "waiting"}
+        return {**text_result(notice), "structuredContent": handle}
+    answer = call.answer
+    if answer is None:
+        reason = call.reason or "its result is no longer kept"
+        return text_result(
+            f"The call has no result: its run {call.status}. {reason}", is_error=True
+        )
+    if answer["error"] is not None:
+        return text_result(answer["error"], is_error=True)
+    content = answer["result"]
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    notes = []
+    if answer["edited"] is not None:
+        changed = json.dumps(answer["edited"], ensure_ascii=False)
+        notes.append(f"A person changed the arguments of this call: {changed}")
+    if answer["cut"]:
+        notes.append("The result is too long. This is its beginning.")
+    result = text_result(text, *notes)
+    return {**result, "structuredContent": content} if isinstance(content, dict) else result
