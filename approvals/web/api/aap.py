@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import wraps
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -67,13 +67,11 @@ View = Callable[..., HttpResponse]
 class WireError(Exception):
     """A refusal in the words of the protocol. `param` names the wrong field."""
 
-    def __init__(self, status: int, code: str, message: str, param: str = "") -> None:
+    def __init__(
+        self, message: str, param: str = "", *, code: str = "invalid_field", status: int = 400
+    ) -> None:
         super().__init__(message)
         self.status, self.code, self.param = status, code, param
-
-
-def _invalid(message: str, param: str) -> WireError:
-    return WireError(400, "invalid_field", message, param)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +86,10 @@ class WireCall:
         """Return the idempotency key. Raise WireError without one."""
         key = self.request.headers.get("Idempotency-Key", "")
         if not key:
-            raise WireError(400, "missing_idempotency_key", "Send an Idempotency-Key.")
+            raise WireError("Send an Idempotency-Key.", code="missing_idempotency_key")
         if not _KEY.fullmatch(key):
             message = "An Idempotency-Key has 1 to 255 visible ASCII characters."
-            raise WireError(400, "invalid_idempotency_key", message)
+            raise WireError(message, code="invalid_idempotency_key")
         return key
 
     def fields(self, *names: str, required: tuple[str, ...] = ()) -> dict[str, Submitted]:
@@ -99,14 +97,14 @@ class WireCall:
         fields = json_values.read_object(self.request.body)
         for name in fields:
             if name not in names:
-                raise WireError(400, "unknown_field", "This field is not known.", name)
+                raise WireError("This field is not known.", name, code="unknown_field")
         for name in required:
             if name not in fields:
-                raise WireError(400, "missing_field", "This field is required.", name)
+                raise WireError("This field is required.", name, code="missing_field")
         return fields
 
 
-def _view(**methods: Callable[..., HttpResponse]) -> View:
+def _view(require: Callable[[WireCall], None], **methods: Callable[..., HttpResponse]) -> View:
     """Make a view of the functions for its methods. Each gets a WireCall, and all errors have the protocol's shape."""
 
     @csrf_exempt
@@ -116,11 +114,12 @@ def _view(**methods: Callable[..., HttpResponse]) -> View:
             call, handler = _authenticate(request), methods.get(str(request.method))
             if handler is None:
                 message = f"{request.method} is not possible here."
-                raise WireError(405, "method_not_allowed", message)
+                raise WireError(message, code="method_not_allowed", status=405)
             try:
                 ids = {name: UUID(text) for name, text in route.items()}
             except ValueError:
-                raise WireError(404, "not_found", "There is no such object.") from None
+                raise _not_found("There is no such object.") from None
+            require(call)
             response = handler(call, **ids)
         except Exception as exc:  # every answer has the protocol's shape and the id
             response = _refusal(exc, request_id)
@@ -139,44 +138,35 @@ def _authenticate(request: HttpRequest) -> WireCall:
         return WireCall(request=request, instance=instance)
     actor = tokens.authenticate(plain)
     if actor is None:
-        raise WireError(401, "invalid_credential", "Send a valid bearer credential.")
+        message = "Send a valid bearer credential."
+        raise WireError(message, code="invalid_credential", status=401)
     return WireCall(request=request, actor=actor)
 
 
-def _for_instances(handler: View) -> View:
-    @wraps(handler)
-    def guarded(call: WireCall, **ids: UUID) -> HttpResponse:
-        if call.instance is None:
-            raise WireError(403, "wrong_credential", "Only the credential of an instance may.")
-        return handler(call, **ids)
-
-    return guarded
+def _require_instance(call: WireCall) -> None:
+    if call.instance is None:
+        message = "Only the credential of an instance may."
+        raise WireError(message, code="wrong_credential", status=403)
 
 
-def _for_provisioners(handler: View) -> View:
-    @wraps(handler)
-    def guarded(call: WireCall, **ids: UUID) -> HttpResponse:
-        if call.actor is None:
-            raise WireError(403, "wrong_credential", "Only the token of a provisioner may.")
-        instances.require_provisioner(call.actor)
-        return handler(call, **ids)
-
-    return guarded
+def _require_provisioner(call: WireCall) -> None:
+    if call.actor is None:
+        message = "Only the token of a provisioner may."
+        raise WireError(message, code="wrong_credential", status=403)
+    instances.require_provisioner(call.actor)
 
 
 # Requests
 
 
-@_for_instances
 def _create(call: WireCall) -> HttpResponse:
     key = call.key()
     fields = call.fields(*external_requests.FIELDS, required=_REQUIRED)
     for name in ("tool", "server", "agent_reasoning", "timeout"):
-        if name in fields:
-            _check_text(fields[name].value, name, empty=name == "agent_reasoning")
+        _text(fields, name, may_be_empty=name == "agent_reasoning")
     for name in ("arguments", "context"):
         if name in fields and not isinstance(fields[name].value, dict):
-            raise _invalid("This must be an object.", name)
+            raise WireError("This must be an object.", name)
     external, is_new = external_requests.ask(
         instance=call.instance,
         key=key,
@@ -186,11 +176,10 @@ def _create(call: WireCall) -> HttpResponse:
     return _answer(_resource(external), 201 if is_new else 200)
 
 
-@_for_instances
 def _read(call: WireCall, id: UUID) -> HttpResponse:
     unknown = set(call.request.GET) - {"wait"}
     if unknown:
-        raise WireError(400, "unknown_parameter", "This is not known.", min(unknown))
+        raise WireError("This is not known.", min(unknown), code="unknown_parameter")
     wait = call.request.GET.get("wait")
     seconds = 0.0
     if wait is not None:
@@ -202,12 +191,10 @@ def _read(call: WireCall, id: UUID) -> HttpResponse:
     return response
 
 
-@_for_instances
 def _cancel(call: WireCall, id: UUID) -> HttpResponse:
     return _answer(_resource(external_requests.cancel(instance=call.instance, request=id)))
 
 
-@_for_instances
 def _consume(call: WireCall, id: UUID) -> HttpResponse:
     key = call.key()
     if call.request.body:
@@ -215,15 +202,12 @@ def _consume(call: WireCall, id: UUID) -> HttpResponse:
     return _answer(_resource(external_requests.use(instance=call.instance, request=id, key=key)))
 
 
-@_for_instances
 def _report(call: WireCall, id: UUID) -> HttpResponse:
     fields = call.fields("status", "note", required=("status",))
     status = fields["status"].value
     if status not in ("succeeded", "failed"):
-        raise _invalid("This must be succeeded or failed.", "status")
-    note = fields["note"].value if "note" in fields else None
-    if note is not None or "note" in fields:
-        _check_text(note, "note")
+        raise WireError("This must be succeeded or failed.", "status")
+    note = _text(fields, "note")
     external = external_requests.report(
         instance=call.instance, request=id, succeeded=status == "succeeded", note=note
     )
@@ -233,13 +217,12 @@ def _report(call: WireCall, id: UUID) -> HttpResponse:
 # Instances
 
 
-@_for_provisioners
 def _provision(call: WireCall) -> HttpResponse:
     key = call.key()
     fields = call.fields(*_INSTANCE)
     webhook = _webhook(fields["delivery"].value) if "delivery" in fields else None
     external = instances.provision(
-        name=_name(fields),
+        name=_text(fields, "instance_name"),
         webhook=webhook,
         key=key,
         fingerprint=json_values.fingerprint(fields),
@@ -249,24 +232,22 @@ def _provision(call: WireCall) -> HttpResponse:
     return _answer(json.dumps(document), 201 if external.created else 200)
 
 
-@_for_provisioners
 def _find(call: WireCall, id: UUID) -> HttpResponse:
     return _answer(json.dumps(_instance(instances.find(instance=id, actor=call.actor))))
 
 
-@_for_provisioners
 def _change(call: WireCall, id: UUID) -> HttpResponse:
     key = call.key()
     fields = call.fields(*_INSTANCE)
     if not fields:
-        raise WireError(400, "missing_field", "Send at least one field.", "instance_name")
+        raise WireError("Send at least one field.", "instance_name", code="missing_field")
     webhook: Webhook | Unchanged | None = Unchanged.WEBHOOK
     if "delivery" in fields:
         delivery = fields["delivery"].value
         webhook = None if delivery is None else _webhook(delivery)
     changed = instances.change(
         instance=id,
-        name=_name(fields),
+        name=_text(fields, "instance_name"),
         webhook=webhook,
         key=key,
         fingerprint=json_values.fingerprint(fields),
@@ -275,7 +256,6 @@ def _change(call: WireCall, id: UUID) -> HttpResponse:
     return _answer(json.dumps(_instance(changed)))
 
 
-@_for_provisioners
 def _delete(call: WireCall, id: UUID) -> HttpResponse:
     external_requests.end(instance=id, actor=call.actor, any_owner=False)
     return HttpResponse(status=204)
@@ -284,48 +264,45 @@ def _delete(call: WireCall, id: UUID) -> HttpResponse:
 def _webhook(delivery: object) -> Webhook:
     """Return the webhook of a `delivery`. Raise WireError."""
     if not isinstance(delivery, dict):
-        raise _invalid("This must be an object.", "delivery")
+        raise WireError("This must be an object.", "delivery")
     if delivery.get("type") != "webhook":
         message = "The type must be webhook."
-        raise WireError(400, "unsupported_delivery_type", message, "delivery.type")
+        raise WireError(message, "delivery.type", code="unsupported_delivery_type")
     if delivery.keys() != _DELIVERY:
         name = min(delivery.keys() ^ _DELIVERY)
         code = "missing_field" if name in _DELIVERY else "unknown_field"
-        raise WireError(
-            400, code, f"Send exactly {', '.join(sorted(_DELIVERY))}.", f"delivery.{name}"
-        )
+        message = f"Send exactly {', '.join(sorted(_DELIVERY))}."
+        raise WireError(message, f"delivery.{name}", code=code)
     url, registration, secret = (
         delivery[name] for name in ("url", "registration_id", "signing_secret")
     )
     if not isinstance(url, str):
-        raise WireError(400, "invalid_webhook_url", "This must be text.", "delivery.url")
+        raise WireError("This must be text.", "delivery.url", code="invalid_webhook_url")
     if not isinstance(registration, str) or not _UUID.fullmatch(registration):
-        raise _invalid("This must be a UUID.", "delivery.registration_id")
+        raise WireError("This must be a UUID.", "delivery.registration_id")
     if not isinstance(secret, str) or not is_secret(secret):
         message = "This must be whsec_ and the base64 of 32 bytes."
-        raise _invalid(message, "delivery.signing_secret")
+        raise WireError(message, "delivery.signing_secret")
     return Webhook(url=url, registration_id=registration, secret=secret)
-
-
-def _name(fields: Mapping[str, Submitted]) -> str | None:
-    if "instance_name" not in fields:
-        return None
-    _check_text(fields["instance_name"].value, "instance_name")
-    return str(fields["instance_name"].value)
 
 
 # Values
 
 
-def _check_text(value: object, name: str, *, empty: bool = False) -> None:
-    if not isinstance(value, str) or not (value or empty):
-        raise _invalid("This must be text that is not empty.", name)
+def _text(fields: Mapping[str, Submitted], name: str, *, may_be_empty: bool = False) -> str | None:
+    """Return a text, None if it was not sent."""
+    if name not in fields:
+        return None
+    value = fields[name].value
+    if not isinstance(value, str) or not (value or may_be_empty):
+        raise WireError("This must be text that is not empty.", name)
+    return value
 
 
 def _duration(value: object, name: str) -> timedelta:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise _invalid("This must be a duration such as 90s, 10m or 2h.", name)
+        raise WireError("This must be a duration such as 90s, 10m or 2h.", name)
     return timedelta(seconds=int(match[1][:_LONGEST_NUMBER]) * _UNITS[match[2]])
 
 
@@ -405,48 +382,57 @@ def _wire_error(exc: Exception) -> WireError:
         case WireError():
             return exc
         case ProtocolRefusal():
-            return WireError(exc.status, exc.code, str(exc))
+            return WireError(str(exc), code=exc.code, status=exc.status)
         case InvalidUrl():
-            return WireError(400, "invalid_webhook_url", f"The URL {exc}.", "delivery.url")
+            return WireError(f"The URL {exc}.", "delivery.url", code="invalid_webhook_url")
         case NotJson():
-            return _invalid(exc.detail, exc.field.partition(".")[0])
+            return WireError(exc.detail, exc.field.partition(".")[0])
         case InvalidInput():
-            return _invalid(exc.detail, exc.field or "")
+            return WireError(exc.detail, exc.field or "")
         case RequestDataTooBig():
-            return WireError(413, "too_large", "The body is too large.")
+            return WireError("The body is too large.", code="too_large", status=413)
         case Forbidden():
-            return WireError(403, "forbidden", exc.detail)
+            return WireError(exc.detail, code="forbidden", status=403)
         case RequestError():
-            return WireError(exc.status, exc.code, exc.detail)
+            return WireError(exc.detail, code=exc.code, status=exc.status)
         case Tampered() | KeyMissing():
-            return WireError(409, "not_approved", "The stored data cannot be verified.")
+            message = "The stored data cannot be verified."
+            return WireError(message, code="not_approved", status=409)
         case (
             OperationalError()
             | InterfaceError()
             | psycopg.OperationalError()
             | psycopg.InterfaceError()
         ):
-            return WireError(503, "unavailable", "The database cannot be reached. Try again.")
+            message = "The database cannot be reached. Try again."
+            return WireError(message, code="unavailable", status=503)
         case _:
             log.error("A request of the Agent Approval Protocol failed", exc_info=exc)
-            return WireError(500, "internal", "Something went wrong. The error was recorded.")
+            message = "Something went wrong. The error was recorded."
+            return WireError(message, code="internal", status=500)
+
+
+def _not_found(message: str) -> WireError:
+    return WireError(message, code="not_found", status=404)
 
 
 def _missing(call: WireCall) -> HttpResponse:
-    raise WireError(404, "not_found", "There is no such address.")
+    raise _not_found("There is no such address.")
 
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_of_instances = partial(_view, _require_instance)
+_of_provisioners = partial(_view, _require_provisioner)
 urlpatterns: list[URLPattern] = [
-    path("v1/requests", _view(POST=_create), name="aap-requests"),
-    path("v1/requests/<str:id>", _view(GET=_read, DELETE=_cancel), name="aap-request"),
-    path("v1/requests/<str:id>/consume", _view(POST=_consume), name="aap-consume"),
-    path("v1/requests/<str:id>/outcome", _view(POST=_report), name="aap-outcome"),
-    path("v1/instances", _view(POST=_provision), name="aap-instances"),
+    path("v1/requests", _of_instances(POST=_create), name="aap-requests"),
+    path("v1/requests/<str:id>", _of_instances(GET=_read, DELETE=_cancel), name="aap-request"),
+    path("v1/requests/<str:id>/consume", _of_instances(POST=_consume), name="aap-consume"),
+    path("v1/requests/<str:id>/outcome", _of_instances(POST=_report), name="aap-outcome"),
+    path("v1/instances", _of_provisioners(POST=_provision), name="aap-instances"),
     path(
         "v1/instances/<str:id>",
-        _view(GET=_find, PATCH=_change, DELETE=_delete),
+        _of_provisioners(GET=_find, PATCH=_change, DELETE=_delete),
         name="aap-instance",
     ),
-    re_path("", _view(**dict.fromkeys(_METHODS, _missing)), name="aap-missing"),
+    re_path("", _view(lambda call: None, **dict.fromkeys(_METHODS, _missing)), name="aap-missing"),
 ]
