@@ -15,11 +15,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 from pydantic import BaseModel
 
-from signoff_client import asking
+from signoff_client import gate
 from signoff_client.aais import envelopes_of
 from signoff_client.client import Signoff
 from signoff_client.errors import NotApproved, NotInTime, NotThere, RunNotCompleted, SignoffError
-from signoff_client.gate import URL
 from signoff_client.routes import Approval, Run
 
 TOKEN = "SIGNOFF_TOKEN"  # noqa: S105 - the name of a variable
@@ -48,7 +47,7 @@ class Connection(BaseModel, frozen=True):
     def open(self) -> Signoff:
         """Return the client of the person whose token is given."""
         if not self.url:
-            stop(f"{URL} is not set: the address of Signoff", USAGE)
+            stop(f"{gate.URL} is not set: the address of Signoff", USAGE)
         token = self.token_file.read_text() if self.token_file else os.environ.get(TOKEN, "")
         if not token:
             stop(f"{TOKEN} is not set: a token of yours, or name its file with --token-file", USAGE)
@@ -58,7 +57,9 @@ class Connection(BaseModel, frozen=True):
 @app.callback()
 def connect(
     context: typer.Context,
-    url: Annotated[str | None, typer.Option(envvar=URL, help="The address of Signoff.")] = None,
+    url: Annotated[
+        str | None, typer.Option(envvar=gate.URL, help="The address of Signoff.")
+    ] = None,
     token_file: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help=f"Instead of {TOKEN}.")
     ] = None,
@@ -235,10 +236,10 @@ def ask(
     """
     if command and shutil.which(command[0]) is None:
         stop(f"there is no program {command[0]}", 127)
-    request, status = asking.ask(
+    request, status = gate.ask(
         context.obj.url,
         tool,
-        asking.read_arguments(arg or [], command or []),
+        gate.read_arguments(arg or [], command or []),
         claims={"risk": risk} if risk else {},
         reasoning=reason,
         timeout=timeout,

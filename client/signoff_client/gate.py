@@ -1,4 +1,4 @@
-"""Puts a call behind an approval, by the Agent Approval Protocol. The package `agentapprovalprotocol` speaks it.
+"""Puts a call or a command behind an approval, by the Agent Approval Protocol, which `agentapprovalprotocol` speaks.
 
 The credential is one of an instance, which asks and never decides. A caller can raise the risk of a call to high; any
 other claim changes nothing.
@@ -6,13 +6,29 @@ other claim changes nothing.
 
 import functools
 import inspect
+import json
 import os
-from collections.abc import Callable, Mapping
-from contextlib import aclosing, closing
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, contextmanager, suppress
+from types import FrameType
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 from uuid import uuid4
 
-from agentapprovalprotocol import Allow, AsyncClient, AsyncGate, Call, Client, Deny, Gate, Verdict
+from agentapprovalprotocol import (
+    AAPError,
+    Allow,
+    AsyncClient,
+    AsyncGate,
+    Call,
+    Client,
+    Deny,
+    Gate,
+    ProtocolError,
+    Request,
+    Verdict,
+)
 from pydantic_core import to_jsonable_python
 
 from signoff_client.client import checked_url
@@ -25,6 +41,9 @@ URL = "SIGNOFF_URL"
 INSTANCE_TOKEN = "SIGNOFF_INSTANCE_TOKEN"  # noqa: S105 - the name of a variable
 PATH = "/api/aap"
 UNTIL_THE_DEADLINE = float("inf")
+
+COMMAND = "command"  # the argument that shows the reviewer what will run
+FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 Risk = Literal["low", "medium", "high"]
 
@@ -76,6 +95,52 @@ def approved(
     return decorate
 
 
+def ask(
+    url: str | None,
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    claims: Mapping[str, Any],
+    reasoning: str | None,
+    timeout: str,
+    key: str | None,
+    command: Sequence[str],
+    tell: Callable[[str], None],
+) -> tuple[str, int]:
+    """Wait until a person decides. Run the command if it was approved; return the request's id and the exit status.
+
+    Raise NotApproved if the command must not run. A signal while it waits cancels the request.
+    """
+    call = new_call(tool, arguments, claims, key=key, reasoning=reasoning)
+    with closing(_Asking(*connection(url))) as client, _ended_by_sigterm():
+        client.tell = tell
+        try:
+            verdict = Gate(client, timeout=timeout, wait_limit=UNTIL_THE_DEADLINE).check(call)
+        except KeyboardInterrupt:
+            if client.request is not None:
+                with suppress(AAPError, ProtocolError):
+                    client.cancel(client.request.id)
+            raise
+        allowed = require(verdict)
+        return allowed.request_id, _run(command, allowed) if command else 0
+
+
+def read_arguments(words: Sequence[str], command: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of `NAME=TEXT` and `NAME:=JSON`, with the command among them."""
+    arguments: dict[str, Any] = {COMMAND: list(command)} if command else {}
+    for word in words:
+        name, separator, text = word.partition("=")
+        is_json = name.endswith(":")
+        name = name.removesuffix(":")
+        if not separator or not name or name in arguments:
+            raise ValueError(f"--arg needs NAME=TEXT or NAME:=JSON, with each name once: {word}")
+        try:
+            arguments[name] = json.loads(text) if is_json else text
+        except ValueError:
+            raise ValueError(f"--arg {name} is not JSON") from None
+    return arguments
+
+
 def connection(url: str | None = None, token: str | None = None) -> tuple[str, str]:
     """Return the address of the protocol and the credential. Raise ValueError naming the variable that is not set."""
     values = {
@@ -113,3 +178,61 @@ def require(verdict: Verdict) -> Allow:
         raise NotApproved(verdict.status, verdict.reason, verdict.request_id)
     assert isinstance(verdict, Allow)  # Pending is for gates that do not wait
     return verdict
+
+
+class _Asking(Client):
+    """Remembers its request, so that it can be cancelled."""
+
+    request: Request | None = None
+    tell: Callable[[str], None]
+
+    def create(self, submission: Mapping[str, Any], key: str) -> Request:
+        """Make the request, or find the one of this key."""
+        self.request = super().create(submission, key)
+        if self.request.status == "pending":
+            page = f"{self.base_url.removesuffix(PATH)}/runs/{self.request.id}/"
+            self.tell(
+                f"waits for a person until {self.request.deadline_at:%Y-%m-%d %H:%M} UTC: {page}"
+            )
+        return self.request
+
+
+def _run(command: Sequence[str], allowed: Allow) -> int:
+    """Run the command and report its outcome. Signals go on to it, so that the outcome is its own."""
+    try:
+        process = subprocess.Popen(command)
+    except OSError as exc:
+        allowed.report("failed", f"not started: {exc.strerror}")
+        raise
+    with _forwarded_to(process):
+        status = process.wait()
+    allowed.report("succeeded" if status == 0 else "failed", f"exit status {status}")
+    return status if status >= 0 else 128 - status
+
+
+@contextmanager
+def _forwarded_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    def forward(number: int, frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in FORWARDED}
+    before[signal.SIGINT] = signal.signal(
+        signal.SIGINT, lambda *_: None
+    )  # a terminal sends it to both
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    def end(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
