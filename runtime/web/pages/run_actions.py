@@ -5,7 +5,7 @@ A form for an action: GET shows it, POST performs the action, and a refusal show
 Admins also restore an archived run, put it under a legal hold, lift the hold, and see its removed entries.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,15 +15,7 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from runtime.control.interventions import cancel as cancel_run
-from runtime.control.interventions import hold as hold_run
-from runtime.control.interventions import lift_hold as lift_run
-from runtime.control.interventions import pause as pause_run
-from runtime.control.interventions import release as release_run
-from runtime.control.interventions import resume as resume_run
-from runtime.control.interventions import retry as retry_run
-from runtime.control.interventions import send_message
-from runtime.control.transfer import restore as restore_run
+from runtime.control import interventions, transfer
 from runtime.control.user_actions import readable
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.errors import NewerSchema
@@ -94,7 +86,7 @@ def cancel(request: HttpRequest, run: UUID) -> HttpResponse:
 
 def _cancel(run: UUID, reason: str, actor: Actor) -> UUID:
     try:
-        return cancel_run(run=run, reason=reason, actor=actor).id
+        return interventions.cancel(run=run, reason=reason, actor=actor).id
     except RunEnded:
         ending = read_transcript(run).ending
         if ending is None or ending.by != actor.person:
@@ -121,7 +113,9 @@ def message(request: HttpRequest, run: UUID) -> HttpResponse:
         request,
         run,
         "runs/message.html",
-        act=lambda actor: send_message(run=run, text=text, cut_reply=cuts, actor=actor).id,
+        act=lambda actor: (
+            interventions.send_message(run=run, text=text, cut_reply=cuts, actor=actor).id
+        ),
         context=partial(_message_context, text, cuts),
     )
 
@@ -150,13 +144,15 @@ def _message_context(
 @users.action
 def pause(request: HttpRequest, run: UUID) -> HttpResponse:
     """Pause the run: nothing new starts until it is resumed."""
-    return _change_pace(request, run, partial(pause_run, reason=""))
+    return _change_pace(request, run, partial(interventions.pause, reason=""))
 
 
 @users.action
 def resume(request: HttpRequest, run: UUID) -> HttpResponse:
     """Resume the run."""
-    return _change_pace(request, run, partial(resume_run, reason=form_text(request.POST, "reason")))
+    return _change_pace(
+        request, run, partial(interventions.resume, reason=form_text(request.POST, "reason"))
+    )
 
 
 def _change_pace(request: HttpRequest, run: UUID, act: Callable[..., object]) -> HttpResponse:
@@ -170,169 +166,133 @@ def _change_pace(request: HttpRequest, run: UUID, act: Callable[..., object]) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _RetryForm:
-    """The differences between the two forms: the status, the action, the extra context and the texts."""
+class _ActForm:
+    """The differences between the forms: address, action, the runs that it fits, more context, and the words."""
 
     url: str
-    status: RunStatus
     act: Callable[..., RunDetail]
-    may: Callable[[Actor, RunDetail], bool]
-    shows: Callable[[UUID], dict[str, Any]]
-    verb: str
-    ending: str
-    refused: str
-    other: str
-    only: str
-    forbidden: str
-    reason_title: str
-    button: str
-    keep: str
+    fits: Callable[[RunDetail], bool]
+    may: Callable[[Actor, RunDetail], bool] = lambda actor, run: True  # the page is for admins
+    shows: Callable[[UUID], Context] = lambda run: {}
+    template: str = "runs/archive.html"
+    words: Mapping[str, str]
 
 
-def _effects(run: UUID) -> dict[str, Any]:
+def _effects(run: UUID) -> Context:
     transcript = read_transcript(run)
     calls = [call for call in transcript.calls() if call.has_side_effects]
     return {"traces": calls, "unreadable": transcript.unreadable}
 
 
-_RETRY = _RetryForm(
+def _is_here(run: RunDetail, status: RunStatus) -> bool:
+    return run.status == status and run.removed_at is None and run.archived_at is None
+
+
+_RETRY = _ActForm(
     url="retry",
-    status=RunStatus.FAILED,
-    act=retry_run,
+    template="runs/retry.html",
+    act=interventions.retry,
+    fits=lambda run: _is_here(run, RunStatus.FAILED),
     may=lambda actor, run: wiring.access().may_control(actor, run.requester),
     shows=_effects,
-    verb="Try",
-    ending="again",
-    refused="Not tried again",
-    other="This run cannot be tried again",
-    only="Only a failed run whose journal still exists can be tried again.",
-    forbidden="Only the person who started a run, and admins, may try it again.",
-    reason_title="Why it failed",
-    button="Try this run again",
-    keep="Keep it failed",
+    words={
+        "verb": "Try",
+        "ending": "again",
+        "refused": "Not tried again",
+        "other": "This run cannot be tried again",
+        "only": "Only a failed run whose journal still exists can be tried again.",
+        "forbidden": "Only the person who started a run, and admins, may try it again.",
+        "reason_title": "Why it failed",
+        "button": "Try this run again",
+        "keep": "Keep it failed",
+    },
 )
-_RELEASE = _RetryForm(
+_RELEASE = _ActForm(
     url="release",
-    status=RunStatus.QUARANTINED,
-    act=release_run,
-    may=lambda actor, run: True,  # the page is for admins
+    template="runs/retry.html",
+    act=interventions.release,
+    fits=lambda run: _is_here(run, RunStatus.QUARANTINED),
     shows=lambda run: {"crashes": suspects.crashes(run)},
-    verb="Release",
-    ending="from quarantine",
-    refused="Not released",
-    other="This run is not in quarantine",
-    only="Only a run in quarantine can be released.",
-    forbidden="Only admins may release a run from quarantine.",
-    reason_title="Why it is in quarantine",
-    button="Release this run",
-    keep="Keep it in quarantine",
+    words={
+        "verb": "Release",
+        "ending": "from quarantine",
+        "refused": "Not released",
+        "other": "This run is not in quarantine",
+        "only": "Only a run in quarantine can be released.",
+        "reason_title": "Why it is in quarantine",
+        "button": "Release this run",
+        "keep": "Keep it in quarantine",
+    },
 )
-
-
-@users.form
-def retry(request: HttpRequest, run: UUID) -> HttpResponse:
-    """Show the consequences of a retry and the form; retry the run on POST."""
-    return _answer_retry(request, run, _RETRY)
-
-
-@admins.form
-def release(request: HttpRequest, run: UUID) -> HttpResponse:
-    """Show the reason of the quarantine and the form; release the run on POST."""
-    return _answer_retry(request, run, _RELEASE)
-
-
-def _answer_retry(request: HttpRequest, run: UUID, form: _RetryForm) -> HttpResponse:
-    reason = form_text(request.POST, "reason")
-    return answer(
-        request,
-        run,
-        "runs/retry.html",
-        act=lambda actor: form.act(run=run, reason=reason, actor=actor).id,
-        context=partial(_retry_context, form),
-    )
-
-
-def _retry_context(
-    form: _RetryForm, actor: Actor, detail: RunDetail, refusal: Refusal | None
-) -> Context:
-    return {
-        "form": form,
-        "fits": detail.status == form.status
-        and detail.removed_at is None
-        and detail.archived_at is None,
-        "may": form.may(actor, detail),
-        **form.shows(detail.id),
-    }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ArchiveForm:
-    """The differences between the forms: address, action, the runs that it fits, and the texts."""
-
-    url: str
-    act: Callable[..., RunDetail]
-    fits: Callable[[RunDetail], bool]
-    title: str
-    says: str
-    refused: str
-    other: str
-    button: str
-    keep: str
-
-
-_RESTORE = _ArchiveForm(
+_RESTORE = _ActForm(
     url="restore",
-    act=restore_run,
+    act=transfer.restore,
     fits=lambda run: run.archived_at is not None,
-    title="Restore",
-    says="The file is verified, and the run is written into the database as it was. It stays there as long again"
-    " as the rules of the archive say.",
-    refused="Not restored",
-    other="This run is not in the archive",
-    button="Restore this run",
-    keep="Leave it in the archive",
+    words={
+        "title": "Restore",
+        "says": "The file is verified, and the run is written into the database as it was. It stays there as long"
+        " again as the rules of the archive say.",
+        "refused": "Not restored",
+        "other": "This run is not in the archive",
+        "button": "Restore this run",
+        "keep": "Leave it in the archive",
+    },
 )
-_HOLD = _ArchiveForm(
+_HOLD = _ActForm(
     url="hold",
-    act=hold_run,
+    act=interventions.hold,
     fits=lambda run: run.removed_at is None and run.legal_hold is None,
-    title="Legal hold for",
-    says="Retention does not erase the run, and it does not leave the database for the archive, until an admin lifts"
-    " the hold. If it is in the archive, its file stays.",
-    refused="Not held",
-    other="This run is under a legal hold, or its data was removed",
-    button="Hold this run",
-    keep="Do not hold it",
+    words={
+        "title": "Legal hold for",
+        "says": "Retention does not erase the run, and it does not leave the database for the archive, until an admin"
+        " lifts the hold. If it is in the archive, its file stays.",
+        "refused": "Not held",
+        "other": "This run is under a legal hold, or its data was removed",
+        "button": "Hold this run",
+        "keep": "Do not hold it",
+    },
 )
-_LIFT = _ArchiveForm(
+_LIFT = _ActForm(
     url="lift_hold",
-    act=lift_run,
+    act=interventions.lift_hold,
     fits=lambda run: run.legal_hold is not None,
-    title="Lift the legal hold of",
-    says="The rules of retention and archive count for the run again, within an hour.",
-    refused="Not lifted",
-    other="This run is not under a legal hold",
-    button="Lift the hold",
-    keep="Keep the hold",
+    words={
+        "title": "Lift the legal hold of",
+        "says": "The rules of retention and archive count for the run again, within an hour.",
+        "refused": "Not lifted",
+        "other": "This run is not under a legal hold",
+        "button": "Lift the hold",
+        "keep": "Keep the hold",
+    },
 )
 
 
-@admins.form
-def restore(request: HttpRequest, run: UUID) -> HttpResponse:
-    """Show the form; restore the run on POST."""
-    return _answer(request, run, _RESTORE)
+def _page_of(form: _ActForm) -> Callable[[HttpRequest, UUID], HttpResponse]:
+    """Make the page that shows the form, and performs its action on POST."""
+
+    def page(request: HttpRequest, run: UUID) -> HttpResponse:
+        reason = form_text(request.POST, "reason")
+        return answer(
+            request,
+            run,
+            form.template,
+            act=lambda actor: form.act(run=run, reason=reason, actor=actor).id,
+            context=lambda actor, detail, _refusal: {
+                "form": form,
+                "fits": form.fits(detail),
+                "may": form.may(actor, detail),
+                **form.shows(detail.id),
+            },
+        )
+
+    return page
 
 
-@admins.form
-def hold(request: HttpRequest, run: UUID) -> HttpResponse:
-    """Show the form; put the run under a legal hold on POST."""
-    return _answer(request, run, _HOLD)
-
-
-@admins.form
-def lift_hold(request: HttpRequest, run: UUID) -> HttpResponse:
-    """Show the form; lift the legal hold on POST."""
-    return _answer(request, run, _LIFT)
+retry = users.form(_page_of(_RETRY))
+release = admins.form(_page_of(_RELEASE))
+restore = admins.form(_page_of(_RESTORE))
+hold = admins.form(_page_of(_HOLD))
+lift_hold = admins.form(_page_of(_LIFT))
 
 
 @admins.page
@@ -361,14 +321,3 @@ def removed(request: HttpRequest, run: UUID) -> HttpResponse:
         "after": number + 1 if last < total else 0,
     }
     return render(request, "runs/removed.html", context)
-
-
-def _answer(request: HttpRequest, run: UUID, form: _ArchiveForm) -> HttpResponse:
-    reason = form_text(request.POST, "reason")
-    return answer(
-        request,
-        run,
-        "runs/archive.html",
-        act=lambda actor: form.act(run=run, reason=reason, actor=actor).id,
-        context=lambda _actor, detail, _refusal: {"form": form, "fits": form.fits(detail)},
-    )
