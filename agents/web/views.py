@@ -6,7 +6,7 @@ typed as JSON. Empty fields are omitted, so defaults apply; the schema reports m
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
@@ -33,7 +33,7 @@ from runtime.reads.run_rows import runs_page
 from runtime.web.display import plain_visible
 from runtime.web.forms import PageForm, TypedField
 from runtime.web.pages import query_params
-from runtime.web.requests import Audience, actor_of
+from runtime.web.requests import Audience, actor_of, form_number
 from runtime.web.schema_form import as_typed, choices_of, help_of, kind_of
 
 WHOLE = "input"  # the only field of a schema that is not an object's
@@ -278,7 +278,7 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
     values = form.cleaned_data
     try:
         run = start_once(
-            form=_number(request),
+            form=form_number(request),
             agent=agent.name,
             input=values[WHOLE],
             business_key=values["business_key"] or None,
@@ -335,7 +335,7 @@ def _page(
         "agent": form.agent,
         "form": form,
         "refusal": refusal,
-        "number": _number(request),
+        "number": form_number(request),
     }
     return render(request, "agents/start.html", context, status=403 if refusal else status)
 
@@ -345,11 +345,3 @@ def _agent(name: str) -> queries.AgentView:
     if view is None:
         raise Http404
     return view
-
-
-def _number(request: HttpRequest) -> UUID:
-    """Return the number that the form came with, or a new one."""
-    try:
-        return UUID(request.POST.get("form", ""))
-    except ValueError:
-        return uuid4()

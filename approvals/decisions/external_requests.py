@@ -178,14 +178,29 @@ def read(*, instance: Instance, request: UUID) -> ExternalRequest:
     return ExternalRequest(
         id=run.id,
         input=run_input,
-        state=_state(run, external_call.deadline(run_input), clock.now()),
+        state=state_of(run, clock.now()),
         use=ApprovalUse.objects.filter(pk=run.id).first(),
     )
 
 
 def state_of(run: Run, now: datetime) -> RequestState:
-    """Return the state of the request that a run stands for."""
-    return _state(run, external_call.deadline(json.loads(run.input)), now)
+    """Return the first final state of the request that a run stands for.
+
+    A later approval, asked again after the first, does not change it.
+    """
+    deadline = external_call.deadline(json.loads(run.input))
+    for approval in Approval.objects.filter(OF_CALL, run=run).order_by("created_at", "id"):
+        state = _state_of(approval, now)
+        if state is not None and state.at is not None and state.at <= deadline:
+            return state
+    # It may have been cancelled before people were asked.
+    acts = AuditEntry.objects.filter(run=run, act="cancelled", subject=f"run {run.id}")
+    cancelled_at = acts.order_by("seq").values_list("at", flat=True).first()
+    if cancelled_at is not None and cancelled_at < deadline:
+        return RequestState(status=RequestStatus.CANCELLED, at=cancelled_at)
+    if now >= deadline:
+        return RequestState(status=RequestStatus.EXPIRED, at=deadline)
+    return RequestState(status=RequestStatus.PENDING)
 
 
 def next_change(run: Run, now: datetime) -> datetime:
@@ -347,22 +362,6 @@ def _find_earlier(owner: str, business_key: str, submitted: Mapping[str, Submitt
     if json_values.fingerprint(before) != json_values.fingerprint(dict(submitted)):
         raise IdempotencyConflict
     return UUID(str(run.id))
-
-
-def _state(run: Run, deadline: datetime, now: datetime) -> RequestState:
-    """Return the first final state. A later approval, asked again after the first, does not change it."""
-    for approval in Approval.objects.filter(OF_CALL, run=run).order_by("created_at", "id"):
-        state = _state_of(approval, now)
-        if state is not None and state.at is not None and state.at <= deadline:
-            return state
-    # It may have been cancelled before people were asked.
-    acts = AuditEntry.objects.filter(run=run, act="cancelled", subject=f"run {run.id}")
-    cancelled_at = acts.order_by("seq").values_list("at", flat=True).first()
-    if cancelled_at is not None and cancelled_at < deadline:
-        return RequestState(status=RequestStatus.CANCELLED, at=cancelled_at)
-    if now >= deadline:
-        return RequestState(status=RequestStatus.EXPIRED, at=deadline)
-    return RequestState(status=RequestStatus.PENDING)
 
 
 def _state_of(approval: Approval, now: datetime) -> RequestState | None:

@@ -83,12 +83,12 @@ class Unchanged(Enum):
 def provision(
     *,
     name: str | None,
-    key: str,
-    fingerprint: str,
     actor: Actor,
+    key: str = "",
+    fingerprint: str = "",
     webhook: Webhook | None = None,
 ) -> InstanceView:
-    """Create an instance of the actor, or return the one that was created with this key.
+    """Create an instance of the actor, or return the one that was created with this key. Without one it is new.
 
     Raise Forbidden; InvalidInput naming `instance_name`; InstanceDeleted or IdempotencyConflict; InvalidUrl or
     WebhookVerificationFailed.
@@ -96,7 +96,7 @@ def provision(
     require_provisioner(actor)
     _check_name(name)
     owner = User.objects.get(username=actor.person)
-    key_hash = tokens.hash_secret(key)
+    key_hash = tokens.hash_secret(key or uuid4().hex)
     with transaction.atomic():
         _lock_key(f"{owner.pk} {key_hash}")
         instance = Instance.objects.filter(owner=owner, idempotency_key=key_hash).first()

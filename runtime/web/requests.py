@@ -10,6 +10,7 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
+from uuid import UUID, uuid4
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -121,6 +122,14 @@ def layout_of(request: HttpRequest) -> str:
 def form_text(form_values: Mapping[str, str], field: str) -> str:
     """Return the text of a field with LF line breaks: browsers send CRLF."""
     return form_values.get(field, "").replace("\r\n", "\n")
+
+
+def form_number(request: HttpRequest) -> UUID:
+    """Return the number that the form came with, or a new one: sent twice, a form makes one thing."""
+    try:
+        return UUID(request.POST.get("form", ""))
+    except ValueError:
+        return uuid4()
 
 
 class Body(Schema):

@@ -1,7 +1,7 @@
 """`manage.py instances …`: manage agents outside. The credential of a new instance is printed once."""
 
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.core.management.base import CommandError, CommandParser
 
@@ -37,9 +37,7 @@ class Command(command.Command):
             case "create":
                 owner = Actor(person=options["owner"])
                 try:
-                    created = instances.provision(
-                        name=options["name"], key=uuid4().hex, fingerprint="", actor=owner
-                    )
+                    created = instances.provision(name=options["name"], actor=owner)
                 except Forbidden as refused:
                     raise CommandError(refused.detail) from refused
                 self.stdout.write(created.credential)

@@ -1,7 +1,6 @@
 """Serves the instances of agents outside in the API, to people. The instances themselves use their own protocol."""
 
 from typing import Annotated, Any
-from uuid import uuid4
 
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
@@ -69,9 +68,7 @@ def create_instance(request: Authenticated, body: InstanceIn) -> InstanceView:
     if not isinstance(body.name, str):
         raise InvalidInput("name", "must be text")
     try:
-        return instances.provision(
-            name=body.name, key=uuid4().hex, fingerprint="", actor=request.auth
-        )
+        return instances.provision(name=body.name, actor=request.auth)
     except InvalidInput as refusal:
         raise InvalidInput("name", refusal.detail) from refusal
 

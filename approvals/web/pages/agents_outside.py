@@ -1,7 +1,7 @@
 """The page of agents outside, for those who may provision them: their instances, and the tokens of provisioners."""
 
 from collections.abc import Collection
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -101,9 +101,7 @@ instances = provisioners.page(show)
 @takes(InstanceForm, show, ids="new-")
 def add_instance(request: HttpRequest, form: InstanceForm) -> HttpResponse:
     """Create an instance. This answer is the only page that ever shows its credential."""
-    created = registry.provision(
-        name=form.read()["name"], key=uuid4().hex, fingerprint="", actor=actor_of(request)
-    )
+    created = registry.provision(name=form.read()["name"], actor=actor_of(request))
     address = f"{settings.PUBLIC_URL}/api/aap"
     context = {"section": "instances", "instance": created, "address": address}
     return render(request, "accounts/credential.html", context)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -23,7 +23,7 @@ from runtime.web.pages.trigger_forms import (
     TriggerForm,
     WebhookForm,
 )
-from runtime.web.requests import Audience, actor_of, redirect_with
+from runtime.web.requests import Audience, actor_of, form_number, redirect_with
 from runtime.web.schema_form import as_typed
 
 # Only people who may start runs have schedules and triggers.
@@ -206,7 +206,7 @@ def _submit(
             form.trials = trials.try_definition(form.definition, actor, sample=sample, id=id)
             return _form_page(request, kind, form, id)
         if id is None:
-            number = _number(request)
+            number = form_number(request)
             return redirect(
                 kind.noun, changes.create(kind, sent=form.definition, actor=actor, form=number)
             )
@@ -218,14 +218,6 @@ def _submit(
         form.refusal = None if form.errors else exc
         return _form_page(request, kind, form, id, status=exc.status)
     return redirect(kind.noun, id)
-
-
-def _number(request: HttpRequest) -> UUID:
-    """Return the number of the form: sent twice, it makes one schedule or trigger."""
-    try:
-        return UUID(request.POST.get("form", ""))
-    except ValueError:
-        return uuid4()
 
 
 def _form_page(
@@ -240,7 +232,7 @@ def _form_page(
         "section": f"{kind.noun}s",
         "noun": kind.noun,
         "id": id,
-        "number": _number(request),
+        "number": form_number(request),
         "form": form,
     }
     return render(request, "triggers/form.html", context, status=status)
