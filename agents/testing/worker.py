@@ -8,7 +8,7 @@ other, in the order they are planned; the engine runs them at the same time.
 
 import uuid
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -115,7 +115,11 @@ class MemoryWorker:
         }
         setup.prepare(secrets=any(spec.keeps_secrets for spec in by_name.values()))
         self._handler = AgentEffects(
-            Registry(agents=by_name), close_connections=_nothing, versions=self._published
+            Registry(agents=by_name),
+            close_connections=lambda: None,  # the test owns its connection
+            versions=lambda keys: {
+                key: self._versions[key] for key in keys if key in self._versions
+            },
         )
         self._admission = Admission(
             handler=self._handler, approvals=self._approvals, clock=lambda: self.clock
@@ -233,9 +237,6 @@ class MemoryWorker:
     def _version_changes(self) -> versions.VersionChanges:
         return versions.compare(self.now, self._handler) if self.now.frames else {}
 
-    def _published(self, fingerprints: Iterable[str]) -> dict[str, PublishedVersion]:
-        return {key: self._versions[key] for key in fingerprints if key in self._versions}
-
     def _perform(self, work: Work) -> None:
         request = request_for(self.now, work, self._filled, self._admission.approved)
         if self._dies("before", request):
@@ -305,7 +306,3 @@ def jsonb_contains(data: Any, match: Any) -> bool:
             any(jsonb_contains(element, expected) for element in data) for expected in match
         )
     return isinstance(data, bool) is isinstance(match, bool) and bool(data == match)
-
-
-def _nothing() -> None:
-    """Do nothing: the test owns its connection."""

@@ -36,11 +36,6 @@ class Wakes(StrEnum):
     ONLY = "only"  # it wakes such a run, and starts none
 
 
-def _read_mapping(value: object, field: str) -> Any:
-    mapping.check(value)
-    return value
-
-
 def _read_expression(value: object, field: str) -> str:
     text = fields.text(value or "", field).strip()
     if text:
@@ -74,7 +69,7 @@ class EventDefinition:
         metadata=fields.text_rule(partial(fields.name, maximum=MAX_EVENT_NAME), MAX_EVENT_NAME)
     )
     filter: str = field(metadata=_EXPRESSION)
-    mapping: Any = field(metadata=fields.rule({}, _read_mapping, default={}))
+    mapping: Any = field(metadata=fields.rule({}, mapping.check, default={}))
     key: str = field(metadata=_EXPRESSION)
     business_key: str = field(metadata=_EXPRESSION)
     at_once: int | None = field(metadata=_LIMIT)

@@ -24,17 +24,18 @@ _SAMPLES = {name: "text" for name in FACTS if name != _LARGE}
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
-def check(mapping: Any) -> None:
-    """Raise InvalidInput naming the place unless the mapping is JSON whose expressions are within the bounds."""
-    require_json_input(mapping, MAPPING)
+def check(mapping: Any, field: str = MAPPING) -> Any:
+    """Return the mapping. Raise InvalidInput naming the place unless it is JSON with expressions within the bounds."""
+    require_json_input(mapping, field)
     if size_of(mapping) > MAX_INPUT:
-        raise InvalidInput(MAPPING, f"is {size_of(mapping)} bytes of JSON; at most {MAX_INPUT}")
-    expressions_at = list(_expressions(mapping, MAPPING))
+        raise InvalidInput(field, f"is {size_of(mapping)} bytes of JSON; at most {MAX_INPUT}")
+    expressions_at = list(_expressions(mapping, field))
     count = len(expressions_at)
     if count > MAX_EXPRESSIONS:
-        raise InvalidInput(MAPPING, f"has {count} expressions, at most {MAX_EXPRESSIONS}")
+        raise InvalidInput(field, f"has {count} expressions, at most {MAX_EXPRESSIONS}")
     for path, text in expressions_at:
         check_expression(text, path)
+    return mapping
 
 
 def check_expression(text: str, field: str) -> None:

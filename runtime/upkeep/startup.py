@@ -87,7 +87,9 @@ def require_database() -> None:
 def require_broker() -> None:
     """End the process unless the broker answers."""
     try:
-        _retry_until("the broker", _reached, _may_reply)
+        _retry_until(
+            "the broker", _reached, lambda exc: not isinstance(exc, redis.AuthenticationError)
+        )
     except redis.AuthenticationError as problem:
         raise _end(
             f"the broker refuses us ({_one_line(problem)}):"
@@ -244,10 +246,6 @@ def _is_transient(problem: Exception) -> bool:
     message = _one_line(problem)
     away = isinstance(problem.__cause__, psycopg.OperationalError)
     return away and not _refuses(message) and not _has_no_host(message)
-
-
-def _may_reply(problem: Exception) -> bool:
-    return not isinstance(problem, redis.AuthenticationError)
 
 
 def _refuses(message: str) -> bool:
