@@ -15,16 +15,18 @@ class ApprovalError(RequestError):
     """The base of the errors of approvals; never raised itself."""
 
 
-class NotFound(ApprovalError):
+class Missing(ApprovalError):
+    """There is no such object, or the actor may not read it; never raised itself."""
+
+    status, code = 404, "not_found"
+
+
+class NotFound(Missing):
     """There is no such approval."""  # or the actor may not read it
 
-    status, code = 404, "not_found"
 
-
-class UnknownFactor(ApprovalError):
+class UnknownFactor(Missing):
     """There is no such second factor."""
-
-    status, code = 404, "not_found"
 
 
 class AlreadyClosed(ApprovalError):
@@ -156,28 +158,22 @@ class TooManyInquiries(ApprovalError):
         )
 
 
-class UnknownPerson(ApprovalError):
+class UnknownPerson(Missing):
     """No person has this username."""
-
-    status, code = 404, "not_found"
 
     def __init__(self, username: str) -> None:
         super().__init__(f"There is no person {username}.")
 
 
-class UnknownToken(ApprovalError):
+class UnknownToken(Missing):
     """No token has this public id, or it belongs to another person."""
-
-    status, code = 404, "not_found"
 
     def __init__(self, public_id: str) -> None:
         super().__init__(f"There is no token {public_id}.")
 
 
-class LinkOver(ApprovalError):
+class LinkOver(Missing):
     """This link is not valid any more. Ask an admin for a new one."""
-
-    status, code = 404, "not_found"
 
 
 class LastAdmin(ApprovalError):
@@ -224,16 +220,12 @@ class PromptRefused(ApprovalError):
     status, code = 409, "prompt_refused"
 
 
-class UnknownPrompt(ApprovalError):
+class UnknownPrompt(Missing):
     """There is no such version of a prompt."""  # or no such prompt
 
-    status, code = 404, "not_found"
 
-
-class UnknownAllowance(ApprovalError):
+class UnknownAllowance(Missing):
     """There is no such allowance."""  # or the actor may not read it
-
-    status, code = 404, "not_found"
 
 
 class AllowanceRefused(ApprovalError):
@@ -242,22 +234,16 @@ class AllowanceRefused(ApprovalError):
     status, code = 409, "allowance_refused"
 
 
-class UnknownInstance(ApprovalError):
+class UnknownInstance(Missing):
     """There is no such instance, or it is not the actor's."""
 
-    status, code = 404, "not_found"
 
-
-class UnknownChannel(ApprovalError):
+class UnknownChannel(Missing):
     """The person has no such channel of notices."""
 
-    status, code = 404, "not_found"
 
-
-class UnknownSubscription(ApprovalError):
+class UnknownSubscription(Missing):
     """There is no such subscription, or it has no such message."""
-
-    status, code = 404, "not_found"
 
 
 class ProtocolRefusal(Exception):

@@ -8,7 +8,6 @@ import base64
 import dataclasses
 import json
 import secrets
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -76,7 +75,7 @@ class SubscriptionTerms:
 
     name: str
     url: str
-    events: Collection[str]
+    events: list[str]
     agent: str = ""
     tool: str = ""
     risk: str = ""
@@ -84,17 +83,10 @@ class SubscriptionTerms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionView:
+class SubscriptionView(SubscriptionTerms):
     """A subscription. It has its `secret` in the answer that made it."""
 
     id: UUID
-    name: str
-    url: str
-    events: list[str]
-    agent: str
-    tool: str
-    risk: str
-    with_arguments: bool
     created_by: str
     created_at: datetime
     paused_at: datetime | None

@@ -39,7 +39,8 @@ _WORDS: Mapping[Scope, str] = {
 }
 # Fails if a scope has no description.
 SCOPES: Mapping[Scope, str] = {scope: _WORDS[scope] for scope in Scope}
-STATES = ("is:active", "is:disabled", "is:new")
+_STATES = {"active": Q(is_active=True), "disabled": Q(is_active=False), "new": Q(last_login=None)}
+STATES = tuple(f"is:{state}" for state in _STATES)
 MAX_CHANGES = 50
 _LABELS: Mapping[str, str] = {
     Assignment.AssignmentChange.GIVEN: "given",
@@ -133,14 +134,9 @@ def _anywhere(text: str) -> Q:
 
 
 def _in_state(state: str) -> Q:
-    match state.lower():
-        case "active":
-            return Q(is_active=True)
-        case "disabled":
-            return Q(is_active=False)
-        case "new":
-            return Q(last_login=None)
-    raise InvalidInput("q", "must have active, disabled or new after is:")
+    if state.lower() not in _STATES:
+        raise InvalidInput("q", "must have active, disabled or new after is:")
+    return _STATES[state.lower()]
 
 
 _CONDITIONS: Mapping[str, Callable[[str], Q]] = {

@@ -270,8 +270,8 @@ def _lock_key(text: str) -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [text])
 
 
-def _location(instance: UUID, *part: str) -> bytes:
-    return sealing.encode_location("instance", str(instance), *part)
+def _location(instance: UUID, *path: str) -> bytes:
+    return sealing.encode_location("instance", str(instance), *path)
 
 
 def _check_name(name: str | None) -> None:

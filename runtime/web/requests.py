@@ -15,7 +15,8 @@ from uuid import UUID, uuid4
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
+from django.utils.cache import patch_vary_headers
 from django.utils.functional import SimpleLazyObject
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from ninja import Schema
@@ -105,6 +106,21 @@ def redirect_with(
     """Redirect to a page, which shows this message."""
     messages.success(request, message)
     response: HttpResponse = redirect(to, *args, **kwargs)
+    return response
+
+
+def is_htmx(request: HttpRequest) -> bool:
+    """Tell whether an open page requests only its changing part."""
+    return "HX-Request" in request.headers
+
+
+def render_live(
+    request: HttpRequest, template: str, context: dict[str, Any], status: int, block: str = "live"
+) -> HttpResponse:
+    """Render the page, for one that is already open only the part that changes."""
+    name = f"{template}#{block}" if is_htmx(request) else template
+    response = render(request, name, context, status=status)
+    patch_vary_headers(response, ["HX-Request"])
     return response
 
 

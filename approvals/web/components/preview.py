@@ -12,15 +12,11 @@ from runtime.reads.version_diff import MAX_LINES, DiffLine, diff_lines
 from runtime.web.display import as_json
 
 Mark = Literal["", "new", "gone"]  # compared with the approved preview
-MAX_SHORT, MAX_SHORT_LINES = (
-    200,
-    4,
-)  # characters and lines of a value that is shown beside the other
+# Characters and lines of a value that is shown beside the other.
+MAX_SHORT, MAX_SHORT_LINES = 200, 4
 MAX_DIFFERENCES = 50  # in one change; more are shown as lines
-MAX_OPEN, MAX_OPEN_LINES = (
-    600,
-    12,
-)  # characters and lines of a difference that is shown without folding
+# Characters and lines of a difference that is shown without folding.
+MAX_OPEN, MAX_OPEN_LINES = 600, 12
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,6 @@ from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.cache import patch_vary_headers
 
 from approvals.people import preferences
 from approvals.reads import deciders, filters, history, marks, usual
@@ -31,7 +30,7 @@ from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.reads import run_rows
 from runtime.reads.run_rows import Page
-from runtime.web.requests import actor_of, form_text, redirect_with, users
+from runtime.web.requests import actor_of, form_text, is_htmx, redirect_with, render_live, users
 
 MAX_TYPED = 200  # characters of a refused name that come back
 MAX_KNOWN = 2 * lists.LIMIT
@@ -49,7 +48,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
     `more` says that the open list has a next page.
     """
     principal = principals.principal_of(principals.actor_of(request.user))
-    live, q = "HX-Request" in request.headers, request.GET.get("q", "").strip()
+    live, q = is_htmx(request), request.GET.get("q", "").strip()
     listed = request.GET.get("known", "").split(",") if live else []  # rows on the reader's screen
     try:
         view = View(request.GET.get("view", View.MINE))
@@ -96,13 +95,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
             "alarms": run_rows.quarantined(Q()) if is_admin else 0,
         }
     status = 422 if context["problem"] else 200
-    answer = render(
-        request,
-        "approvals/inbox.html#list" if live else "approvals/inbox.html",
-        context,
-        status=status,
-    )
-    patch_vary_headers(answer, ["HX-Request"])
+    answer = render_live(request, "approvals/inbox.html", context, status, "list")
     answer["HX-Replace-Url"] = f"{request.path}{position.query}"  # without empty parameters
     return answer
 

@@ -13,10 +13,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.cache import patch_vary_headers
 from django.utils.functional import SimpleLazyObject
 
 from approvals.people import account_list
@@ -33,7 +31,7 @@ from runtime.reads.filters import MAX_SEARCH, begins_id, filter_runs
 from runtime.reads.labels import title_of
 from runtime.web.display import status_words
 from runtime.web.pages import query_params
-from runtime.web.requests import actor_of, users
+from runtime.web.requests import actor_of, render_live, users
 
 HITS = 5  # of each kind
 SEARCHED_RUNS = 10_000  # the newest ones: this search runs while a person types
@@ -101,12 +99,8 @@ def search(request: HttpRequest) -> HttpResponse:
         "searched_requests": WINDOW,
         "searched_decisions": history.SCANNED,
     }
-    template = (
-        "approvals/search.html#hits" if query_params.is_htmx(request) else "approvals/search.html"
-    )
-    answer = render(request, template, context, status=422 if problem else 200)
-    patch_vary_headers(answer, ["HX-Request"])
-    return answer
+    status = 422 if problem else 200
+    return render_live(request, "approvals/search.html", context, status, "hits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

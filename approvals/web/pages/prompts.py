@@ -17,7 +17,7 @@ from runtime.core.values.limits import MAX_INSTRUCTIONS, MAX_REASON
 from runtime.errors import InvalidInput, RequestError
 from runtime.store.tables.jobs import MAX_RUNS
 from runtime.web.pages import recorded_runs
-from runtime.web.requests import actor_of, admins, explain, form_text, redirect_with
+from runtime.web.requests import actor_of, admins, explain, form_text, redirect_with, render_live
 
 
 class PromptName(StringConverter):
@@ -154,4 +154,4 @@ def _trial_page(
         "problem": problem,
         **recorded_runs.list_context(job, newest),
     }
-    return recorded_runs.render_live(request, "prompts/trial.html", context, status)
+    return render_live(request, "prompts/trial.html", context, status)

@@ -9,7 +9,6 @@ from django.http import HttpRequest, HttpResponse
 
 from approvals import clock
 from approvals.decisions import checks, decide
-from approvals.errors import DigestMismatch
 from approvals.reads import approval_views, related_requests, usual
 from approvals.reads.approval_views import ApprovalView
 from approvals.reads.similar import compare, similar
@@ -30,7 +29,7 @@ from runtime.ports.access import Actor
 from runtime.reads import outcomes, time_limits
 from runtime.reads.version_diff import VersionDifference, differences
 from runtime.web import schema_form
-from runtime.web.requests import form_text, users
+from runtime.web.requests import users
 from runtime.web.schema_form import Field
 
 _ANSWER: Final = "answer"  # the one field of a question whose answer is no object
@@ -115,12 +114,10 @@ def _page(
             for step in shared["open_calls"]
             if step.call.frame != approval.frame or step.call.id not in listed
         ],
-        "stale": isinstance(problem, DigestMismatch),
         "refused_approval": problem is not None and verdict is Verdict.APPROVE,
         "max_denials": MAX_DENIALS,
         # Each proposal of a secret is sealed anew, so it is another action.
         "comes_again": approval.holds or sealing.REDACTED in args,
-        "reason": form_text(request.POST, "reason"),
         **teamwork.inquiries_context(approval, shared),
         "wrong_changes": problem is not None and verdict is Verdict.REQUEST_CHANGES,
         **revisions_context(approval),
@@ -159,8 +156,6 @@ def _frame_gate_page(
             changed = differences(AgentChange(**change) for change in approval.args["changes"])
     context = {
         **page_context(request, approval, problem),
-        "stale": isinstance(problem, DigestMismatch),
-        "reason": form_text(request.POST, "reason"),
         "differences": changed,
         "reached": checks.read_reached_limits(approval),
         "grants": checks.list_grant_fields(approval, request.POST),
@@ -187,7 +182,6 @@ def _in_doubt_page(
         **decision_form.result_context(request, approval, problem),
         **decision_form.second_step_context(request, approval, problem),
         "outcome": verdict,
-        "reason": form_text(request.POST, "reason"),
     }
     if time_limits.is_used_up():
         context["similar_left_out"] = True
@@ -235,8 +229,6 @@ def _question_page(
         "other": other,
         "wrong": wrong,
         "wrong_result": wrong is not None,
-        "stale": isinstance(problem, DigestMismatch),
-        "reason": form_text(request.POST, "reason"),
     }
     return answer(request, "approvals/question.html", context)
 

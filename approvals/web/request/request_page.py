@@ -17,7 +17,7 @@ from django.utils.cache import patch_vary_headers
 from approvals import clock
 from approvals.decisions import checks, teamwork
 from approvals.decisions.extend import MAX_DAYS
-from approvals.errors import AlreadyClosed
+from approvals.errors import AlreadyClosed, DigestMismatch
 from approvals.people import absences
 from approvals.reads import approval_views, deciders, external_instances, marks
 from approvals.reads.approval_views import ApprovalView
@@ -124,6 +124,8 @@ def page_context(
         ),
         "reading": reading_panel(approval, request.user.get_username()),
         "problem": problem,
+        "stale": isinstance(problem, DigestMismatch),
+        "reason": form_text(request.POST, "reason"),
         **_step_up(request, approval),
         "max_reason": MAX_REASON,
         "max_message": MAX_MESSAGE,

@@ -267,14 +267,7 @@ class StopOut(Schema):
 @router.post("/runs", response={201: RunOut, 200: RunOut})
 def start_run(request: Authenticated, body: RunIn) -> Status[RunDetail]:
     """Start a run, or return the one of this business key (200)."""
-    started = start(
-        agent=body.agent,
-        input=body.input,
-        business_key=body.business_key,
-        budget=body.budget,
-        thread=body.thread,
-        actor=request.auth,
-    )
+    started = start(**body.dict(), actor=request.auth)
     return Status(201 if started.created else 200, readable(started.run, request.auth))
 
 

@@ -319,14 +319,7 @@ def send_event(request: Authenticated, body: EventIn = OPTIONAL_BODY) -> Status[
         if not requests.is_cloud_event(request):
             raise InvalidInput("body", "Field required")
         event = EventIn(**requests.read_cloud_event(request, None))
-    sent = deliver(
-        id=event.id,
-        name=event.name,
-        data=event.data,
-        source=event.source,
-        subject=event.subject,
-        actor=request.auth,
-    )
+    sent = deliver(**event.dict(), actor=request.auth)
     facts = {"id": event.id, "name": sent.event.name, "source": event.source or ""}
     counts = {"waits": sent.event.waits, "triggers": sent.triggers, "at": sent.event.at}
     return Status(201 if sent.new else 200, {**facts, **counts})

@@ -13,11 +13,6 @@ PERIOD_DAYS = 7  # without a choice
 MAX_PERIOD_DAYS = 400
 
 
-def is_htmx(request: HttpRequest) -> bool:
-    """Tell whether an open page requests only its changing part."""
-    return "HX-Request" in request.headers
-
-
 def cursor(request: HttpRequest) -> UUID | None:
     """Return the cursor of the list. Anything but an id is answered with 404."""
     text = request.GET.get("cursor")

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils.cache import patch_vary_headers
 
 from runtime.control import jobs
 from runtime.control.forks import fork as fork_run
@@ -26,9 +25,8 @@ from runtime.reads.fork_preview import ChangeableValue
 from runtime.reads.run_rows import RunDetail
 from runtime.reads.version_diff import differences
 from runtime.store.tables.jobs import JobRow
-from runtime.web.pages import query_params
 from runtime.web.pages.run_actions import Context, Refusal, answer
-from runtime.web.requests import actor_of, admins, form_text, users
+from runtime.web.requests import actor_of, admins, form_text, render_live, users
 
 
 @users.page
@@ -105,16 +103,6 @@ def list_context(job: JobRow | None, newest: Sequence[JobRow]) -> dict[str, Any]
         "is_last": job is not None and job.id == newest[0].id,
         "is_open": bool(newest) and newest[0].ended_at is None,
     }
-
-
-def render_live(
-    request: HttpRequest, template: str, context: dict[str, Any], status: int
-) -> HttpResponse:
-    """Render the page, for one that is already open only the part that changes."""
-    name = f"{template}#live" if query_params.is_htmx(request) else template
-    answer = render(request, name, context, status=status)
-    patch_vary_headers(answer, ["HX-Request"])
-    return answer
 
 
 @users.page

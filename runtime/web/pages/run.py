@@ -34,7 +34,7 @@ from runtime.reads.run_rows import RunDetail
 from runtime.reads.timeline import RowFilter
 from runtime.triggers import listing
 from runtime.web.pages import query_params
-from runtime.web.requests import actor_of, admins, users
+from runtime.web.requests import actor_of, admins, is_htmx, users
 
 MESSAGES = 200  # on one page
 PANE = "step"  # the element that a step opens in
@@ -46,7 +46,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show a run: its status, its open gates and waits, and the steps of its agents."""
     actor, access = actor_of(request), wiring.access()
     detail, problem = with_archive(readable(run, actor))
-    is_whole = query_params.is_htmx(request) or WHOLE in request.GET
+    is_whole = is_htmx(request) or WHOLE in request.GET
     if detail.position > run_page.LONG and not is_whole:  # its steps are read after it has opened
         parameters = urlencode({**request.GET.dict(), WHOLE: "1"})
         context = {"section": "runs", "run": detail, "whole": parameters}
@@ -144,7 +144,7 @@ def _context(
 
 
 def _is_partial(request: HttpRequest) -> bool:
-    return query_params.is_htmx(request) and WHOLE not in request.GET
+    return is_htmx(request) and WHOLE not in request.GET
 
 
 def _varied(response: HttpResponse) -> HttpResponse:

@@ -22,7 +22,6 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_GET
 
 from runtime.control.interventions import cancel, retry
@@ -40,7 +39,7 @@ from runtime.reads.run_figures import UsageTotals
 from runtime.reads.run_rows import Page, RunLine
 from runtime.web import downloads
 from runtime.web.pages import query_params
-from runtime.web.requests import actor_of, form_text, users
+from runtime.web.requests import actor_of, form_text, render_live, users
 
 TABS = (
     ("", "All"),
@@ -149,10 +148,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         "is_admin": is_admin,
         "alarms": run_queries.quarantined(readable) if is_admin else 0,
     }
-    template = "runs/runs.html#list" if query_params.is_htmx(request) else "runs/runs.html"
-    response = render(request, template, context, status=422 if problem else 200)
-    patch_vary_headers(response, ["HX-Request"])
-    return response
+    return render_live(request, "runs/runs.html", context, 422 if problem else 200, "list")
 
 
 @users.page
