@@ -38,6 +38,7 @@ MAX_MEMBERS = 5000  # of a group
 MAX_ATTRIBUTES = 10_000  # characters of the names and addresses of a person
 MAX_TEXT = 200  # characters of a name of a group, and of an external id
 _KEPT = ("name", "displayName", "emails", "active")
+_DISABLED_HERE = "disabledHere"  # stored with them: the directory did not disable the person
 _FILTERS = {
     "username": (PERSON, "name__iexact"),
     "displayname": (GROUP, "name__iexact"),
@@ -160,8 +161,15 @@ class _Storage(ScimStorage):
     def get(
         self, resource_type: scim.ResourceType, resource_id: str, *, response_parameters: Any = None
     ) -> scim.Resource[Any]:
-        """Return a person or a group. Raise scim.NotFoundException."""
-        return self._resource(self._entry(resource_type, resource_id))
+        """Return a person or a group. Raise scim.NotFoundException.
+
+        To be changed, a person has the `active` that the directory sent last.
+        """
+        entry = self._entry(resource_type, resource_id)
+        resource = self._resource(entry)
+        if response_parameters is None and isinstance(resource, DirectoryPerson):
+            resource.active = entry.attributes.get("active")
+        return resource
 
     def search(
         self,
@@ -175,9 +183,12 @@ class _Storage(ScimStorage):
         if search_request.filter is not None:
             rows = rows.filter(**_condition(search_request.filter.ast))
         rows = rows.order_by("created_at", "pk").select_related("person")
-        page = rows[search_request.start_index_0 : search_request.stop_index_0 or MAX_RESULTS]
+        total = rows.count()
+        start = min(search_request.start_index_0 or 0, total)
+        count = MAX_RESULTS if search_request.count is None else search_request.count
+        page = rows[start : start + min(max(count, 0), MAX_RESULTS)]
         signed = [row for row in page if signed_rows.is_valid(row)]
-        return SearchPage(rows.count(), self._resources(signed))
+        return SearchPage(total, self._resources(signed))
 
     def create(
         self, resource_type: scim.ResourceType, resource: scim.Resource[Any]
@@ -193,9 +204,11 @@ class _Storage(ScimStorage):
         )
         if isinstance(resource, DirectoryPerson):
             entry.name = str(resource.user_name)
+            accounts.check_username(entry.name)
             there = self.entries.filter(kind=PERSON, name__iexact=entry.name)
             if there.exists() or User.objects.filter(username__iexact=entry.name).exists():
                 raise scim.UniquenessException(detail="userName is taken")
+            entry.attributes = {}
             entry.person = accounts.create_person(
                 username=entry.name,
                 password=None,
@@ -267,7 +280,10 @@ class _Storage(ScimStorage):
             if siblings.filter(name__iexact=entry.name).exists():
                 raise scim.UniquenessException(detail="displayName is taken")
         sent = resource.model_dump()
+        is_disabled_here = entry.person is not None and _is_disabled_here(entry, entry.person)
         entry.attributes = {name: sent[name] for name in _KEPT if name in sent}
+        if is_disabled_here:
+            entry.attributes[_DISABLED_HERE] = True
         written = json.dumps(entry.attributes)
         if len(written) > MAX_ATTRIBUTES or "\\u0000" in written:
             raise scim.InvalidValueException(
@@ -295,7 +311,7 @@ class _Storage(ScimStorage):
         accounts.save_profile(username, full_name=full_name, email=email, actor=giver)
         if resource.active is False:
             accounts.disable(username, actor=giver)
-        elif not person.is_active:
+        elif not person.is_active and _DISABLED_HERE not in entry.attributes:
             accounts.enable(username, actor=giver, groups=())
         person.refresh_from_db()
         mappings.follow_entries(self.directory, [entry])
@@ -357,7 +373,8 @@ class _Storage(ScimStorage):
                     if person.pk in ids
                 ]
             else:
-                resource = DirectoryPerson.model_validate(entry.attributes)
+                sent = {name: entry.attributes[name] for name in _KEPT if name in entry.attributes}
+                resource = DirectoryPerson.model_validate(sent)
                 resource.user_name = entry.name
                 if resource.active or not entry.person.is_active:  # else it was never sent
                     resource.active = entry.person.is_active
@@ -377,6 +394,13 @@ class _Storage(ScimStorage):
             )
             resources.append(resource)
         return resources
+
+
+def _is_disabled_here(entry: DirectoryEntry, person: User) -> bool:
+    """Tell whether an admin or the command line disabled the person: the directory then cannot enable them."""
+    if person.is_active:
+        return False
+    return _DISABLED_HERE in entry.attributes or entry.attributes.get("active") is not False
 
 
 def _difference(

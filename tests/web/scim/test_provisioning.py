@@ -86,6 +86,35 @@ def test_only_a_directory_enables_whom_it_disabled(
     assert User.objects.get(username=name).is_active
 
 
+def test_a_directory_does_not_enable_whom_an_admin_disabled(
+    acme: Provisioner, admin: Client
+) -> None:
+    path, name = f"/Users/{acme.create(active=True)['id']}", str(ZOE["userName"])
+
+    def is_active() -> bool:
+        return User.objects.get(username=name).is_active
+
+    admin.post(f"/people/{name}/disable/")
+    acme.patch(path, {"op": "replace", "path": "displayName", "value": "Zoe"})
+    assert acme.send("GET", path)["active"] is False
+    for body in (ZOE, {**ZOE, "active": True}):
+        acme.send("PUT", path, body)
+        assert not is_active()
+    admin.post(f"/people/{name}/enable/")
+    assert is_active()
+    acme.patch(path, {"op": "replace", "path": "active", "value": False})
+    acme.send("PUT", path, {**ZOE, "active": True})
+    assert is_active()
+    # Both have disabled her, and both must enable her.
+    admin.post(f"/people/{name}/disable/")
+    acme.patch(path, {"op": "replace", "path": "active", "value": False})
+    assert admin.post(f"/people/{name}/enable/").status_code == 403
+    acme.patch(path, {"op": "replace", "path": "active", "value": True})
+    assert not is_active()
+    admin.post(f"/people/{name}/enable/")
+    assert is_active()
+
+
 def test_an_account_that_was_there_is_not_taken(acme: Provisioner, cast: Cast) -> None:
     User.objects.filter(username="bea").update(email="bea@acme.example")
     refused = acme.create(userName="BEA", status=409)
@@ -230,11 +259,15 @@ def test_bodies_and_pages_have_limits(acme: Provisioner) -> None:
     acme.send("POST", "/Users", "{", status=400)
     acme.send("POST", "/Bulk", {}, status=501)
     acme.create(name={"formatted": "x" * 20_000}, status=400)
+    acme.create(userName="zoe\0", status=400)
     assert not User.objects.filter(username=ZOE["userName"]).exists()
     for number in range(3):
         acme.create(userName=f"p{number}", externalId=str(number), emails=[])
     page = acme.send("GET", "/Users?startIndex=2&count=1")
     assert (page["totalResults"], [row["userName"] for row in page["Resources"]]) == (3, ["p1"])
+    for nothing in ("count=0", "count=-1", f"startIndex={10**24}"):
+        page = acme.send("GET", f"/Users?{nothing}")
+        assert (page["totalResults"], page.get("Resources", [])) == (3, [])
 
 
 def test_the_last_admin_stays(acme: Provisioner, cast: Cast) -> None:
