@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 _NAT64 = 0x64FF9B << 64  # RFC 6052: with an IPv4 address in the last 32 bits
+MAX_RETRY_SECONDS = 366 * 24 * 3600.0  # that a server may ask for
 # RFC 4291: other forms of IPv6 are local, or carry IPv4.
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 
@@ -42,15 +43,15 @@ def is_public(address: str) -> bool:
 
 
 def retry_after_seconds(retry_after: str | None) -> float | None:
-    """Return the seconds of a Retry-After header (RFC 9110, section 10.2.3), or None if it has none."""
+    """Return the seconds of a Retry-After header (RFC 9110, section 10.2.3), a year at most; None if it has none."""
     if not retry_after:
         return None
     if retry_after.strip().isdecimal():
-        return float(retry_after)
+        return min(float(retry_after), MAX_RETRY_SECONDS)
     try:
         moment = parsedate_to_datetime(retry_after)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if moment.tzinfo is None:
         return None
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+    return min(max(0.0, (moment - datetime.now(UTC)).total_seconds()), MAX_RETRY_SECONDS)

@@ -46,7 +46,7 @@ from runtime.core.run.continuation import RunStatus
 from runtime.core.values import json_values
 from runtime.core.values.ids import ROOT, call_id
 from runtime.core.values.json_values import Submitted, is_equal
-from runtime.core.values.limits import MAX_INPUT, escape_text, size_of
+from runtime.core.values.limits import MAX_INPUT, MAX_REPORTED, escape_text, size_of
 from runtime.errors import BusinessKeyConflict, Forbidden, InvalidInput, NoSuchRun, RunEnded
 from runtime.models import Run
 from runtime.ports import wiring
@@ -265,8 +265,12 @@ def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:
 def report(
     *, instance: Instance, request: UUID, succeeded: bool, note: str | None
 ) -> ExternalRequest:
-    """Report the outcome of the call of a used approval, once. Raise NoSuchRun, NotUsed, OutcomeConflict."""
+    """Report the outcome of the call of a used approval, once. Raise NoSuchRun, NotUsed, OutcomeConflict.
+
+    Only text that the run can keep of the note is kept, so that no outcome is lost by its note.
+    """
     run_id = read(instance=instance, request=request).id
+    note = None if note is None else escape_text(note)[:MAX_REPORTED]
     outcome = "succeeded" if succeeded else "failed"
     with atomic() as connection:
         runs.locked_row(connection, run_id)
@@ -281,7 +285,7 @@ def report(
         ApprovalUse.objects.filter(pk=run_id, outcome=None).update(
             outcome=outcome, note=note, reported_at=at
         )
-        _deliver(connection, external.use, outcome, escape_text(note or ""), at)
+        _deliver(connection, external.use, outcome, note or "", at)
         _audit(instance, run_id, "reported", outcome)
         failpoints.hit("written", OUTCOME, 0)
     failpoints.hit("committed", OUTCOME, 0)

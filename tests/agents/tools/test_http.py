@@ -19,7 +19,7 @@ from agents.tools import http_client
 from agents.tools.http import http_request
 from agents.tools.http_client import MAX_BODY, QUOTED
 from runtime.core.values.enums import EffectClass, FailureCause, Risk
-from runtime.network import is_public
+from runtime.network import MAX_RETRY_SECONDS, is_public, retry_after_seconds
 from tests.agents.conftest import context
 
 
@@ -245,6 +245,24 @@ def test_a_name_at_a_private_address_is_refused_each_time(site: Site, monkeypatc
 )
 def test_only_addresses_of_the_public_internet_count_as_public(address: str, public: bool) -> None:
     assert is_public(address) is public
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("120", 120),
+        ("9" * 400, MAX_RETRY_SECONDS),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", MAX_RETRY_SECONDS),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
+        ("Wed, 01 Jan 2020 00:00:00 +99999999999999", None),
+        ("soon", None),
+        (None, None),
+    ],
+)
+def test_a_server_asks_for_a_year_of_patience_at_most(
+    header: str | None, seconds: float | None
+) -> None:
+    assert retry_after_seconds(header) == seconds
 
 
 def test_a_redirect_is_followed_to_allowed_sites_alone(site: Site, other: Site) -> None:

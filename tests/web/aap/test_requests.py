@@ -26,6 +26,7 @@ from approvals.web.api import aap
 from runtime.control.kill_switches import engage
 from runtime.control.verification import verify
 from runtime.core.values.enums import GateKind
+from runtime.core.values.limits import MAX_REPORTED
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.models import Run
 from runtime.ports.access import Actor
@@ -310,6 +311,19 @@ def test_an_outcome_is_reported_once(bot: Door, desk: Desk) -> None:
     assert desk.advance(made["id"]) == "completed"
     assert "boom" in str(Run.objects.get(id=made["id"]).output)
     assert not verify(UUID(made["id"])).findings
+
+
+@pytest.mark.parametrize(
+    ("note", "kept"), [("a\0b\ud800", "a\\0b\\ud800"), ("x" * 1_500_000, "x" * MAX_REPORTED)]
+)
+def test_no_outcome_is_lost_by_its_note(bot: Door, desk: Desk, note: str, kept: str) -> None:
+    made = bot.ask()
+    desk.decide(made["id"])
+    bot.use(made["id"])
+    for _ in range(2):
+        reported = bot.report(made["id"], note=note).json()
+        assert reported["consumption"]["outcome"]["note"] == kept
+    assert desk.advance(made["id"]) == "completed"
 
 
 def test_a_call_without_a_report_is_in_doubt_until_it_comes(
