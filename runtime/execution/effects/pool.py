@@ -212,8 +212,11 @@ class EffectPool:
             if not isinstance(request, PreviewRequest):
                 self._hung[effect] = request.tool
             tools = list(self._hung.values())
-        # In a thread of its own, because ending a transaction asks Postgres.
-        threading.Thread(target=_give_up, args=(effect,), daemon=True).start()
+        try:
+            # In a thread of its own, because ending a transaction asks Postgres.
+            threading.Thread(target=_give_up, args=(effect,), daemon=True).start()
+        except RuntimeError:  # this process may start no more threads: the other deadlines wait
+            _give_up(effect)
         log.error(
             "Tool %s: call %s did not end at its deadline and keeps its slot: %d of %d slots are lost",
             request.tool,
@@ -275,7 +278,10 @@ class DeadlineTimer:
 
     def _run(self) -> None:
         while (callback := self._next()) is not None:
-            callback()
+            try:
+                callback()
+            except Exception:  # or no later deadline would be noticed
+                log.exception("A passed deadline was not handled")
 
     def _next(self) -> Callable[[], object] | None:
         """Wait for the next deadline and return its callback; None once the timer is closed."""

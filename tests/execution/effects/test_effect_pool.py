@@ -67,15 +67,29 @@ def test_a_model_call_that_is_not_needed_ends(rig: MakeBench, why: str) -> None:
     assert types(run.id)[-3:] == ["Cancelling", "ModelFailed", "Cancelled"]
 
 
+@pytest.mark.parametrize("has_threads", [True, False])
 @pytest.mark.parametrize(
     ("effect", "status", "attempts"),
     [(EffectClass.WRITE, "suspended", 1), (EffectClass.READ, "completed", 2)],
 )
 def test_a_tool_that_overruns_its_deadline_is_waited_for_no_more(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, effect: EffectClass, status: str, attempts: int
+    rig: MakeBench,
+    monkeypatch: pytest.MonkeyPatch,
+    effect: EffectClass,
+    status: str,
+    attempts: int,
+    has_threads: bool,
 ) -> None:
+    """Also in a process that may start no more threads."""
     monkeypatch.setattr(effect_pool, "DEADLINE_SLACK", 0.05)
-    over = threading.Event()
+    over, start = threading.Event(), threading.Thread.start
+
+    def start_if_allowed(thread: threading.Thread) -> None:
+        if not has_threads and thread._target is effect_pool._give_up:  # type: ignore[attr-defined]
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_if_allowed)
 
     def body(request: ToolRequest) -> Outcome:
         if request.attempt == 1:
@@ -341,6 +355,7 @@ def test_deadlines_fire_in_order_unless_cancelled() -> None:
     timer = DeadlineTimer()
     rung: list[str] = []
     last = threading.Event()
+    timer.after(0.005, lambda: rung.remove("an error"))
     timer.after(0.2, last.set)
     timer.after(0.1, lambda: rung.append("second"))
     cancel = timer.after(0.05, lambda: rung.append("cancelled"))
