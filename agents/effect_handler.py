@@ -21,7 +21,6 @@ from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
 from agents.sdk import conditions, inputs
 from agents.sdk.answers import ARGUMENT, TOGETHER
-from agents.sdk.conditions import run_code, sentence_of
 from agents.sdk.spec import DEFAULT_DEADLINE, FINAL_ANSWER, AgentSpec, ToolSpec
 from agents.tool_calls import call, context_of, open_arguments, read_arguments, require_object
 from runtime.core.run.events import PinnedPrompt
@@ -33,25 +32,7 @@ from runtime.core.values.limits import MAX_INSTRUCTIONS, plain
 from runtime.core.values.texts import fill_placeholders, find_placeholders
 from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
 from runtime.keyring import sealing
-from runtime.ports.agents import (
-    AgentInfo,
-    CallInfo,
-    CallRejected,
-    Instructions,
-    Prompts,
-    TurnBoundary,
-    VersionChange,
-)
-from runtime.ports.effects import (
-    Abort,
-    Keep,
-    ModelFailure,
-    ModelRequest,
-    Outcome,
-    PreviewRequest,
-    ToolFailure,
-    ToolRequest,
-)
+from runtime.ports import agents, effects
 
 log = logging.getLogger(__name__)
 
@@ -72,9 +53,9 @@ class AgentEffects:
     children: Children | None = None
     outages: Outages = field(default_factory=Outages)
     versions: Callable[[Iterable[str]], Mapping[str, PublishedVersion]] = published.versions
-    prompts: Prompts | None = None
+    prompts: agents.Prompts | None = None
 
-    def agent(self, name: str) -> AgentInfo:
+    def agent(self, name: str) -> agents.AgentInfo:
         """Return an agent's definition. Raise UnknownAgent if this worker does not have it."""
         return _info_of(self.registry.get(name))
 
@@ -82,7 +63,7 @@ class AgentEffects:
         """Return the version of every agent that this worker has, by name."""
         return {name: _info_of(spec).fingerprint for name, spec in self.registry.agents.items()}
 
-    def compare_version(self, name: str, fingerprint: str) -> VersionChange | None:
+    def compare_version(self, name: str, fingerprint: str) -> agents.VersionChange | None:
         """Return how this worker's agent differs from that version, or None. Raise UnknownAgent."""
         spec = self.registry.get(name)
         ours = _info_of(spec)
@@ -91,8 +72,10 @@ class AgentEffects:
         versions = self.versions([fingerprint, ours.fingerprint])
         their_version, our_version = versions.get(fingerprint), versions.get(ours.fingerprint)
         if their_version is None or their_version.agent != name:
-            return VersionChange(agent=ours, changes=nothing_known(fingerprint, ours.fingerprint))
-        return VersionChange(
+            return agents.VersionChange(
+                agent=ours, changes=nothing_known(fingerprint, ours.fingerprint)
+            )
+        return agents.VersionChange(
             agent=ours,
             changes=changes(their_version.definition, spec.definition),
             older=our_version is not None and our_version.published_at < their_version.published_at,
@@ -105,7 +88,7 @@ class AgentEffects:
 
     def instruct(
         self, agent: str, input: Any, *, at: datetime, number: int | None = None
-    ) -> Instructions:
+    ) -> agents.Instructions:
         """Call the agent's function of instructions, or fill in its prompt as it was in production `at`.
 
         `number` names another version of the prompt. The text is empty if its instructions are a text. Raise
@@ -115,19 +98,19 @@ class AgentEffects:
         if spec.prompt_name:
             return fill_version(spec, input, self.prompts, at, number)
         if spec.instruct is None:
-            return Instructions()
-        return Instructions(text=inputs.instructions(spec.instruct, spec.input, input))
+            return agents.Instructions()
+        return agents.Instructions(text=inputs.instructions(spec.instruct, spec.input, input))
 
-    def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
+    def describe(self, *, agent: str, tool: str, args: Any) -> agents.CallInfo:
         """Describe a proposed call. Raise KeyMissing, or CallRejected with a text for the model."""
         caller = self.registry.get(agent)
         if tool == FINAL_ANSWER and (reason := _find_answer_problem(caller, args)):
-            raise CallRejected(reason)
+            raise agents.CallRejected(reason)
         if (spec := caller.tool(tool)) is not None:
             unsealed = open_arguments(spec, args)
             arguments = read_arguments(spec, unsealed)
-            call_info = CallInfo(
-                sentence=sentence_of(spec, unsealed), **_constant_info(caller, spec)
+            call_info = agents.CallInfo(
+                sentence=conditions.sentence_of(spec, unsealed), **_constant_info(caller, spec)
             )
             if not spec.is_judged:
                 return call_info
@@ -145,8 +128,8 @@ class AgentEffects:
                 inputs.check(child.input_schema, args, root="arguments")
                 inputs.read(child.input, args, root="arguments")
             except InvalidInput as exc:
-                raise CallRejected(plain(exc.all_of_it)) from exc
-            return CallInfo(
+                raise agents.CallRejected(plain(exc.all_of_it)) from exc
+            return agents.CallInfo(
                 tool=child.name,
                 effect=EffectClass.IDEMPOTENT,
                 risk=Risk.LOW,
@@ -159,12 +142,14 @@ class AgentEffects:
                 delegate=child.name,
             )
         names = ", ".join([*(t.name for t in caller.tools), *(a.name for a in caller.subagents)])
-        raise CallRejected(plain(f"there is no tool named {tool}; there are: {names or 'none'}"))
+        raise agents.CallRejected(
+            plain(f"there is no tool named {tool}; there are: {names or 'none'}")
+        )
 
-    def hold_reason(self, position: TurnBoundary) -> str:
+    def hold_reason(self, position: agents.TurnBoundary) -> str:
         """Return why the agent's rules stop it before its next model call, or an empty text."""
         return plain(
-            run_code(
+            conditions.run_code(
                 self.registry.get(position.agent).holds.reason_to_stop,
                 agent=position.agent,
                 turn=position.turn,
@@ -179,19 +164,19 @@ class AgentEffects:
 
     def start_model_call(
         self,
-        request: ModelRequest,
-        deliver: Callable[[Outcome], None],
-        keep: Keep | None = None,
-    ) -> Abort:
+        request: effects.ModelRequest,
+        deliver: Callable[[effects.Outcome], None],
+        keep: effects.Keep | None = None,
+    ) -> effects.Abort:
         """Start a model call. Return at once and never raise: one outcome is delivered in any case."""
         try:
             agent = self.registry.get(request.agent)
         except UnknownAgent as exc:
-            deliver(ModelFailure(error=str(exc), cause=FailureCause.REQUEST))
+            deliver(effects.ModelFailure(error=str(exc), cause=FailureCause.REQUEST))
             return _over
         return call_model(agent, request, deliver, self.rate_limits, self.outages, keep)
 
-    def preview(self, request: PreviewRequest) -> CallPreview:
+    def preview(self, request: effects.PreviewRequest) -> CallPreview:
         """Preview a call, and check its precondition. Never raise."""
         try:
             tool = self.registry.get(request.of.agent).tool(request.tool)
@@ -199,7 +184,7 @@ class AgentEffects:
                 return CallPreview(missing=f"this worker's agent has no tool {request.tool}")
             unsealed = open_arguments(tool, request.of.args)
             arguments = read_arguments(tool, unsealed)
-        except (UnknownAgent, CallRejected, KeyMissing) as exc:
+        except (UnknownAgent, agents.CallRejected, KeyMissing) as exc:
             return CallPreview(missing=plain(str(exc)))
         context = replace(context_of(request.of), deadline=request.deadline)
         try:
@@ -208,7 +193,7 @@ class AgentEffects:
             if not connection.in_atomic_block:
                 self.close_connections()
 
-    def perform(self, request: ToolRequest) -> Outcome:
+    def perform(self, request: effects.ToolRequest) -> effects.Outcome:
         """Call a tool and return its outcome. Never raise.
 
         An error before the call is a ToolFailure: nothing happened outside.
@@ -216,16 +201,16 @@ class AgentEffects:
         try:
             tool = self.registry.get(request.agent).tool(request.tool)
             if tool is None:
-                return ToolFailure(
+                return effects.ToolFailure(
                     error=f"this worker's {request.agent} has no tool {request.tool}"
                 )
             unsealed = open_arguments(tool, request.args)
             arguments = read_arguments(tool, unsealed)
-        except (UnknownAgent, CallRejected) as exc:
-            return ToolFailure(error=str(exc))
+        except (UnknownAgent, agents.CallRejected) as exc:
+            return effects.ToolFailure(error=str(exc))
         except KeyMissing as exc:
             log.error("Call %s: waits: %s", request.key, exc)
-            return ToolFailure(
+            return effects.ToolFailure(
                 error=str(exc), retryable=True, retry_after=KEY_WAIT, cause=FailureCause.WORKER
             )
         if tool.isolate and self.children is not None:
@@ -241,10 +226,10 @@ class AgentEffects:
 def fill_version(
     agent: AgentSpec,
     input: Any,
-    prompts: Prompts | None,
+    prompts: agents.Prompts | None,
     at: datetime,
     version: int | None = None,
-) -> Instructions:
+) -> agents.Instructions:
     """Fill in the version that was in production `at`, or the text in the code if none was. `version` names another.
 
     A text in the code without variables needs no copy in each run, as other instructions. Raise InvalidInput.
@@ -263,8 +248,8 @@ def fill_version(
     )
     pinned = PinnedPrompt(name=name, number=number, digest=sha256_of(text), at=at)
     if number == 0 and not find_placeholders(text):
-        return Instructions(pinned=pinned)
-    return Instructions(text=fill(name, text, input), pinned=pinned)
+        return agents.Instructions(pinned=pinned)
+    return agents.Instructions(text=fill(name, text, input), pinned=pinned)
 
 
 def fill(name: str, text: str, input: Any) -> str:
@@ -282,13 +267,13 @@ def fill(name: str, text: str, input: Any) -> str:
     return inspect.cleandoc(instructions)
 
 
-def _info_of(agent: AgentSpec) -> AgentInfo:
+def _info_of(agent: AgentSpec) -> agents.AgentInfo:
     return _agent_info(agent, pricing.rates_of(agent))
 
 
 @lru_cache(256)
-def _agent_info(agent: AgentSpec, rates: Rates | None) -> AgentInfo:
-    return AgentInfo(
+def _agent_info(agent: AgentSpec, rates: Rates | None) -> agents.AgentInfo:
+    return agents.AgentInfo(
         name=agent.name,
         fingerprint=agent.fingerprint,
         prompt=agent.prompt,

@@ -14,17 +14,8 @@ from django.db import transaction
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from agents import masked_output, secrets
+from agents import errors, masked_output, secrets
 from agents.credentials import resolve_credentials
-from agents.errors import (
-    CredentialMissing,
-    CredentialRefused,
-    DefinitionChanged,
-    NotDone,
-    NotSealed,
-    ToolError,
-)
-from agents.masked_output import REDACTED
 from agents.sdk import ToolContext, inputs
 from agents.sdk.conditions import describe_exception, run_code, select_arguments
 from agents.sdk.previews import Preview as Written
@@ -56,7 +47,7 @@ def open_arguments(tool: ToolSpec, args: Any) -> Any:
     """Open the secrets among the arguments. Raise CallRejected if one cannot be opened."""
     try:
         return secrets.open_args(tool, args)
-    except NotSealed as exc:
+    except errors.NotSealed as exc:
         raise CallRejected(str(exc)) from exc
 
 
@@ -92,9 +83,9 @@ def call(tool: ToolSpec, arguments: dict[str, Any], unsealed: Any, request: Tool
     for anew in (False, True) if tool.credentials else (False,):
         try:
             credentials = resolve_credentials(tool.credentials, request.deadline, anew=anew)
-        except CredentialMissing as exc:
+        except errors.CredentialMissing as exc:
             return ToolFailure(error=plain(str(exc)), retryable=True, credential=plain(str(exc)))
-        except NotDone as exc:
+        except errors.NotDone as exc:
             return _not_done(exc, str(exc))
         if credentials and time.monotonic() >= context.began + request.deadline:
             reason = (
@@ -174,7 +165,7 @@ def _problem(location: tuple[int | str, ...], message: str, root: str = "argumen
     return ".".join([root, *(str(step) for step in location)]) + f": {message}"
 
 
-def _not_done(exc: NotDone, text: str) -> ToolFailure:
+def _not_done(exc: errors.NotDone, text: str) -> ToolFailure:
     return ToolFailure(
         error=plain(text) or type(exc).__name__,
         retryable=True,
@@ -188,7 +179,7 @@ def _mask(forms: Sequence[str], value: Any) -> Any:
     match value:
         case str():
             for form in forms:
-                value = value.replace(form, REDACTED)
+                value = value.replace(form, masked_output.REDACTED)
             return value
         case list():
             return [_mask(forms, element) for element in value]
@@ -227,17 +218,17 @@ def _outcome(
                 value = run_code(asyncio.run, asyncio.wait_for(value, request.deadline))
             result = _result(tool, value)
         return replace(result, value=_mask(hidden, result.value)) if hidden else result
-    except CredentialRefused:
+    except errors.CredentialRefused:
         return None
-    except DefinitionChanged as exc:
+    except errors.DefinitionChanged as exc:
         return ToolFailure(error=redact(str(exc)), retryable=True, credential=redact(str(exc)))
-    except ToolError as exc:
+    except errors.ToolError as exc:
         return ToolFailure(error=redact(str(exc)) or type(exc).__name__)
     except _NotKept as exc:
         if EFFECT_CLASSES[tool.effect].happened_when_returned:
             return ToolResult(value=result_lost(redact(str(exc))))
         return ToolFailure(error=redact(str(exc)))
-    except NotDone as exc:
+    except errors.NotDone as exc:
         return _not_done(exc, redact(str(exc)))
     except (Exception, SystemExit) as exc:
         error = redact(describe_exception(exc))
@@ -268,14 +259,14 @@ def _require_precondition(tool: ToolSpec, arguments: dict[str, Any], request: To
         return
     try:
         refused = refusal(tool, arguments, context_of(request))
-    except (NotDone, ToolError):
+    except (errors.NotDone, errors.ToolError):
         raise
     except Exception as exc:
-        raise ToolError(
+        raise errors.ToolError(
             f"{tool.name} was not called, because its precondition failed: {describe_exception(exc)}"
         ) from exc
     if refused:
-        raise ToolError(f"{tool.name} was not called: {refused}")
+        raise errors.ToolError(f"{tool.name} was not called: {refused}")
 
 
 def _result(tool: ToolSpec, value: Any) -> ToolResult:

@@ -31,15 +31,8 @@ from approvals.web.api import (
     teamwork,
     version_changes,
 )
+from runtime import errors
 from runtime.core.values.errors import NewerSchema, NotJson
-from runtime.errors import (
-    Forbidden,
-    InvalidInput,
-    KeyMissing,
-    ObjectStoreDown,
-    RequestError,
-    Tampered,
-)
 from runtime.ports.access import Actor
 from runtime.web.api import history, runs, triggers
 from runtime.web.requests import StrictParser, actor_of, strict
@@ -68,7 +61,9 @@ class Session(APIKeyCookie):
         if not request.user.is_authenticated:
             return None
         if check_csrf(request):
-            raise Forbidden("csrf", "A request of a browser session needs its X-CSRFToken header.")
+            raise errors.Forbidden(
+                "csrf", "A request of a browser session needs its X-CSRFToken header."
+            )
         return actor_of(request)
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Actor | None:
@@ -138,7 +133,7 @@ def _for_readers(view: View) -> View:
             if actor is None:
                 raise AuthenticationError
             access.AccessService().require(actor, principals.Scope.RUNS_READ)
-        except (AuthenticationError, Forbidden) as exc:
+        except (AuthenticationError, errors.Forbidden) as exc:
             return api.on_exception(request, exc)
         return view(request, **path)
 
@@ -201,8 +196,8 @@ def _unauthenticated(request: HttpRequest, exc: AuthenticationError) -> HttpResp
     return response
 
 
-@api.exception_handler(RequestError)
-def _refused(request: HttpRequest, exc: RequestError) -> HttpResponse:
+@api.exception_handler(errors.RequestError)
+def _refused(request: HttpRequest, exc: errors.RequestError) -> HttpResponse:
     return error(exc.status, exc.code, exc.detail, **exc.extra)
 
 
@@ -226,8 +221,8 @@ def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     )
 
 
-@api.exception_handler(Tampered)
-@api.exception_handler(KeyMissing)
+@api.exception_handler(errors.Tampered)
+@api.exception_handler(errors.KeyMissing)
 @api.exception_handler(NewerSchema)
 def _unverified(request: HttpRequest, exc: Exception) -> HttpResponse:
     return error(409, "unverified", f"The stored data cannot be verified: {exc}")
@@ -241,7 +236,7 @@ def _too_big(request: HttpRequest, exc: RequestDataTooBig) -> HttpResponse:
 
 @api.exception_handler(HttpError)
 def _http(request: HttpRequest, exc: HttpError) -> HttpResponse:
-    if isinstance(exc.__cause__, InvalidInput):  # ninja wraps every error of our parser
+    if isinstance(exc.__cause__, errors.InvalidInput):  # ninja wraps every error of our parser
         return _refused(request, exc.__cause__)
     return error(exc.status_code, "malformed" if exc.status_code == 400 else "error", str(exc))
 
@@ -254,11 +249,11 @@ _WITHOUT_STORE = " Until it answers, only archived runs and large results cannot
 @api.exception_handler(InterfaceError)
 @api.exception_handler(psycopg.OperationalError)
 @api.exception_handler(psycopg.InterfaceError)
-@api.exception_handler(ObjectStoreDown)
+@api.exception_handler(errors.ObjectStoreDown)
 def unavailable(request: HttpRequest, exc: Exception) -> HttpResponse:
     """Answer 503 while Postgres or the object store is unreachable."""
     component = missing_part(exc)
-    limits = _WITHOUT_STORE if isinstance(exc, ObjectStoreDown) else ""
+    limits = _WITHOUT_STORE if isinstance(exc, errors.ObjectStoreDown) else ""
     response = error(503, "unavailable", f"The {component} cannot be reached. Try again.{limits}")
     response["Retry-After"] = "5"
     return response
@@ -266,4 +261,4 @@ def unavailable(request: HttpRequest, exc: Exception) -> HttpResponse:
 
 def missing_part(exc: BaseException) -> str:
     """Name the part that cannot be reached. The error itself may name a folder or a bucket."""
-    return "object store" if isinstance(exc, ObjectStoreDown) else "database"
+    return "object store" if isinstance(exc, errors.ObjectStoreDown) else "database"

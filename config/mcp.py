@@ -30,7 +30,6 @@ from ninja.errors import AuthenticationError
 from agents.catalogue.queries import OfferedTool, offered_tools
 from agents.sdk.spec import APPROVAL_RESULT
 from approvals.decisions import gateway_calls
-from approvals.decisions.gateway_calls import GatewayCall
 from config import api, longpoll
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.enums import EFFECT_CLASSES, Risk
@@ -408,7 +407,7 @@ def _handle(text: object) -> UUID:
         raise MessageRefused("the handle is not a UUID") from exc
 
 
-def _result_of(call: GatewayCall) -> dict[str, Any]:
+def _result_of(call: gateway_calls.GatewayCall) -> dict[str, Any]:
     if not call.ended:
         asks = call.status is RunStatus.SUSPENDED
         state = "It waits for a person's decision" if asks else "It is under way"

@@ -13,13 +13,7 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client import CollectorRegistry, core
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
@@ -81,7 +75,7 @@ def _plain(status: int, text: str) -> HttpResponse:
 class MetricsCollector(Collector):
     """Reads everything anew for each answer."""
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[core.Metric]:
         """Yield each family, also those without a value now."""
         yield from _of_workers()
         yield from _of_sweepers()
@@ -90,25 +84,25 @@ class MetricsCollector(Collector):
         yield from _of_usage()
 
 
-def _of_workers() -> Iterator[Metric]:
+def _of_workers() -> Iterator[core.Metric]:
     # A histogram and no quantiles, because Prometheus can add up histograms of several workers
-    commits = HistogramMetricFamily(
+    commits = core.HistogramMetricFamily(
         "signoff_step_commit_seconds",
         "Time from the first attempt to commit a step until it was committed.",
         labels=WORKER,
     )
-    retries = CounterMetricFamily(
+    retries = core.CounterMetricFamily(
         "signoff_retries",
         "Attempts that ended without a result and are made again.",
         labels=(*WORKER, "call", "cause"),
     )
-    errors = CounterMetricFamily(
+    errors = core.CounterMetricFamily(
         "signoff_model_errors", "Model calls without a usable reply.", labels=WORKER
     )
-    tokens = CounterMetricFamily(
+    tokens = core.CounterMetricFamily(
         "signoff_tokens", "Tokens of model replies.", labels=(*WORKER, "kind")
     )
-    beats = GaugeMetricFamily(
+    beats = core.GaugeMetricFamily(
         "signoff_worker_beat_age_seconds", "Time since the worker's heartbeat.", labels=WORKER
     )
     for worker in workers.worker_measures():
@@ -124,14 +118,14 @@ def _of_workers() -> Iterator[Metric]:
     yield _gauge("workers_live", "Workers that can take runs.", workers.live_workers(workers.ALIVE))
 
 
-def _of_sweepers() -> Iterator[Metric]:
-    took = GaugeMetricFamily(
+def _of_sweepers() -> Iterator[core.Metric]:
+    took = core.GaugeMetricFamily(
         "signoff_sweep_seconds", "Time that the last round of a loop took.", labels=("loop",)
     )
-    age = GaugeMetricFamily(
+    age = core.GaugeMetricFamily(
         "signoff_sweep_age_seconds", "Time since the last round of a loop.", labels=("loop",)
     )
-    late = GaugeMetricFamily(
+    late = core.GaugeMetricFamily(
         "signoff_sweep_late_after_seconds", "Age at which a loop is late.", labels=("loop",)
     )
     for loop in workers.loop_measures():
@@ -142,9 +136,9 @@ def _of_sweepers() -> Iterator[Metric]:
     yield from (took, age, late)
 
 
-def _of_requests() -> Iterator[Metric]:
+def _of_requests() -> Iterator[core.Metric]:
     pending = pending_ages.count_pending()
-    ages = GaugeMetricFamily(
+    ages = core.GaugeMetricFamily(
         "signoff_requests_pending", "Pending requests by age.", labels=("age",)
     )
     for name, age in zip(AGES, pending.ages, strict=True):
@@ -157,12 +151,12 @@ def _of_requests() -> Iterator[Metric]:
     yield _gauge("message_age_seconds", "Time since the oldest event among them.", unsent.age)
 
 
-def _of_runs() -> Iterator[Metric]:
+def _of_runs() -> Iterator[core.Metric]:
     backlog = workers.backlog()
     yield _gauge("runs_due", "Runs that are due and that no worker has.", backlog.due)
     yield _gauge("runs_overdue", "Runs that have been due for more than a minute.", backlog.overdue)
     yield _gauge("runs_queued", "Runs that have not begun.", backlog.queued)
-    suspects = GaugeMetricFamily(
+    suspects = core.GaugeMetricFamily(
         "signoff_runs_suspected",
         "Runs that lost two workers in a row, which wait to be tried or are being tried.",
         labels=("state",),
@@ -184,17 +178,17 @@ def _of_runs() -> Iterator[Metric]:
     yield _gauge(
         "objects_dropped", "Objects that wait for their deletion.", backlog.dropped_objects
     )
-    yield CounterMetricFamily(
+    yield core.CounterMetricFamily(
         "signoff_lease_losses", "Runs that a worker lost.", value=backlog.lease_losses
     )
 
 
-def _of_usage() -> Iterator[Metric]:
+def _of_usage() -> Iterator[core.Metric]:
     """Count the usage of this day (UTC): the counters begin again with each day, as after a restart."""
-    cost = CounterMetricFamily(
+    cost = core.CounterMetricFamily(
         "signoff_cost_usd", "Cost of model replies of this day (UTC).", labels=("agent", "model")
     )
-    replies = CounterMetricFamily(
+    replies = core.CounterMetricFamily(
         "signoff_replies", "Model replies of this day (UTC).", labels=("agent", "model")
     )
     today = datetime.now(UTC).date()
@@ -204,5 +198,5 @@ def _of_usage() -> Iterator[Metric]:
     yield from (cost, replies)
 
 
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"signoff_{name}", text, value=value)
+def _gauge(name: str, text: str, value: float) -> core.Metric:
+    return core.GaugeMetricFamily(f"signoff_{name}", text, value=value)

@@ -21,7 +21,7 @@ from pydantic_ai.models.function import AgentInfo
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
-from agents.llm import event_loop, providers
+from agents.llm import event_loop, pricing, providers
 from agents.llm.clients.models import find_refused
 from agents.llm.failures import (
     UnusableReply,
@@ -32,15 +32,6 @@ from agents.llm.failures import (
     require_whole,
 )
 from agents.llm.messages import build_endings, conversation_of, fit, to_provider, tools_of
-from agents.llm.pricing import (
-    CHARACTERS,
-    complete_usage,
-    cost_of,
-    counts_of,
-    estimate_request,
-    estimate_tokens,
-)
-from agents.llm.providers import Outages, choose_models
 from agents.llm.rate_limits import Permit, RateLimits, WaitTooLong
 from agents.llm.replies import from_person, from_provider, restore_replies
 from agents.sdk.conditions import describe_exception, run_code
@@ -75,7 +66,7 @@ def call_model(
     request: ModelRequest,
     deliver: Callable[[Outcome], None],
     rate_limits: RateLimits | None = None,
-    outages: Outages | None = None,
+    outages: providers.Outages | None = None,
     keep: Callable[[PartialReply], None] | None = None,
 ) -> Abort:
     """Ask the agent's model what to do next, within the request's deadline. Returns at once, never raises.
@@ -87,7 +78,7 @@ def call_model(
     if request.fork_reply is not None or providers.is_scripted(agent):
         outcome: Outcome | None = _at_once(agent, request)
     else:
-        call = _ModelCall(agent, request, rate_limits, outages or Outages(), keep)
+        call = _ModelCall(agent, request, rate_limits, outages or providers.Outages(), keep)
         outcome = call.prepare()
     if outcome is None:
         return event_loop.start_call(lambda stop: call.make(stop, deliver))
@@ -133,7 +124,7 @@ def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
         # In place of the script: the end of what the earlier runs said.
         memory = request.messages[0].get("memory", ())
         text = " ".join(entry["text"] for entry in memory if entry["text"])
-        text = text[-request.memory_tokens * CHARACTERS :] or "Nothing is left of it."
+        text = text[-request.memory_tokens * pricing.CHARACTERS :] or "Nothing is left of it."
         return ModelAnswer(reply=None, text=text, model=agent.model_name, cost=0)
     if not (request.summary and agent.compaction and agent.compaction.summarise):
         return None
@@ -157,7 +148,8 @@ def run_script(
     usage = reply.usage
     if not usage.has_values() and not agent.is_code:
         usage = RequestUsage(
-            input_tokens=estimate_request(conversation), output_tokens=estimate_tokens([reply])
+            input_tokens=pricing.estimate_request(conversation),
+            output_tokens=pricing.estimate_tokens([reply]),
         )
     return reply, usage
 
@@ -192,7 +184,7 @@ class _ModelCall:
     agent: AgentSpec
     request: ModelRequest
     rate_limits: RateLimits | None
-    outages: Outages
+    outages: providers.Outages
     keep: Callable[[PartialReply], None] | None
     model: str = ""
     fallback: str = ""
@@ -206,7 +198,7 @@ class _ModelCall:
     def prepare(self) -> Outcome | None:
         """Return None if the model may be called now."""
         agent, request = self.agent, self.request
-        self.model, self.fallback = choose_models(agent, request.model, self.outages)
+        self.model, self.fallback = providers.choose_models(agent, request.model, self.outages)
         try:
             if (answer := _own_summary(agent, request)) is not None:
                 return answer
@@ -234,7 +226,7 @@ class _ModelCall:
         try:
             self.conversation = fit(self.conversation)
             reply = await event_loop.within(self.request.deadline, self._exchange(), stop)
-            reply = mend(replace(reply, usage=complete_usage(reply, self.request_tokens)))
+            reply = mend(replace(reply, usage=pricing.complete_usage(reply, self.request_tokens)))
             as_text = _wants_text(self.request)
             # A summary of the memory is as long as it may be: its beginning is worth keeping.
             require_whole(reply, as_text=as_text, may_be_cut=self.request.memory_tokens > 0)
@@ -305,7 +297,7 @@ class _ModelCall:
     async def _receive(self) -> ModelResponse:
         agent, request = self.agent, self.request
         tools = tools_of(agent, summary=request.summary, as_text=request.inquiry is not None)
-        self.request_tokens = estimate_request(self.conversation, tools.tool_defs.values())
+        self.request_tokens = pricing.estimate_request(self.conversation, tools.tool_defs.values())
         settings = ModelSettings(timeout=request.deadline)
         if request.inquiry is not None:
             # The tools stay: replies in the request have called them.
@@ -359,13 +351,13 @@ class _ModelCall:
         with suppress(Exception):
             reply = mend(self.snapshot())
             if reply.parts or reply.provider_details or reply.usage.has_values():
-                used = complete_usage(reply, self.request_tokens, is_partial=True)
+                used = pricing.complete_usage(reply, self.request_tokens, is_partial=True)
                 text = reply.text or ""
                 return PartialReply(
                     text=text_to_store(self.agent, text),
-                    tokens=-(-len(text) // CHARACTERS),
-                    usage=counts_of(used),
-                    cost=cost_of(self.agent, replace(reply, usage=used)),
+                    tokens=-(-len(text) // pricing.CHARACTERS),
+                    usage=pricing.counts_of(used),
+                    cost=pricing.cost_of(self.agent, replace(reply, usage=used)),
                     model=self.model,
                 )
         return PartialReply(model=self.model)

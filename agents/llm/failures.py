@@ -13,20 +13,7 @@ from http import HTTPStatus
 from types import UnionType
 from typing import Any
 
-from pydantic_ai.exceptions import (
-    ModelAPIError,
-    ModelAuthenticationError,
-    ModelConnectionError,
-    ModelContextWindowExceededError,
-    ModelHTTPError,
-    ModelNotFoundError,
-    ModelOverloadedError,
-    ModelQuotaExceededError,
-    ModelRateLimitError,
-    ModelRequestRejectedError,
-    ModelTimeoutError,
-    UserError,
-)
+from pydantic_ai import exceptions
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 
 from runtime.core.values.enums import FailureCause
@@ -70,27 +57,28 @@ class NotTheApi(Exception):
 _PROBLEMS: dict[FailureCause, dict[type[Exception] | UnionType, str]] = {
     FailureCause.SETUP: {
         NotTheApi: "a page answered instead of {model}: look at the provider's address",
-        ModelAuthenticationError: "the key for {model} was refused{status}: it is wrong, or may not do this",
-        ModelQuotaExceededError: "the quota of the key for {model} is used up{status}",
-        ModelNotFoundError: "there is no {model} there{status}:"
+        exceptions.ModelAuthenticationError: "the key for {model} was refused{status}: it is wrong, or may not do this",
+        exceptions.ModelQuotaExceededError: "the quota of the key for {model} is used up{status}",
+        exceptions.ModelNotFoundError: "there is no {model} there{status}:"
         " look at the name of the model and the provider's address",
     },
     FailureCause.LIMIT: {
-        ModelRateLimitError | ModelOverloadedError: "{model} asks for fewer requests{status}:"
+        exceptions.ModelRateLimitError
+        | exceptions.ModelOverloadedError: "{model} asks for fewer requests{status}:"
         " too many come from here, or from everybody",
     },
-    FailureCause.TIME: {ModelTimeoutError: "{model} did not answer in time"},
+    FailureCause.TIME: {exceptions.ModelTimeoutError: "{model} did not answer in time"},
     FailureCause.NETWORK: {
-        ModelConnectionError: "the connection to {model} failed: the provider or the network is at fault",
+        exceptions.ModelConnectionError: "the connection to {model} failed: the provider or the network is at fault",
         BrokenOff: "the reply of {model} broke off: the provider or the network is at fault",
     },
     FailureCause.REQUEST: {
-        UserError: "the request does not fit {model}: {exc}",
-        ModelContextWindowExceededError: "the conversation is too long for {model}{status}",
-        ModelRequestRejectedError: "{model} rejected the request{status}{code}: the request is at fault",
+        exceptions.UserError: "the request does not fit {model}: {exc}",
+        exceptions.ModelContextWindowExceededError: "the conversation is too long for {model}{status}",
+        exceptions.ModelRequestRejectedError: "{model} rejected the request{status}{code}: the request is at fault",
     },
     FailureCause.PROVIDER: {
-        ModelAPIError: "{model} is in trouble{status}: the provider is at fault"
+        exceptions.ModelAPIError: "{model} is in trouble{status}: the provider is at fault"
     },
     FailureCause.REPLY: {
         UnusableReply: "{model} {exc.problem}",
@@ -139,9 +127,11 @@ def failure_of(exc: Exception, *, model: str) -> ModelFailure:
     """Return the failure that an exception of a provider's client means. `model` is the configured name."""
     kind: type[Exception] = type(exc)
     if _refuses_key(exc):
-        kind = ModelAuthenticationError
-    elif type(exc) is ModelHTTPError and exc.status_code not in _PASSING:  # a rare status
-        kind = ModelRequestRejectedError
+        kind = exceptions.ModelAuthenticationError
+    elif (
+        type(exc) is exceptions.ModelHTTPError and exc.status_code not in _PASSING
+    ):  # a rare status
+        kind = exceptions.ModelRequestRejectedError
     problems = ((cause, *row) for cause, texts in _PROBLEMS.items() for row in texts.items())
     cause, text = next((cause, text) for cause, base, text in problems if issubclass(kind, base))
     status = getattr(exc, "status_code", None)
@@ -160,7 +150,7 @@ def failure_of(exc: Exception, *, model: str) -> ModelFailure:
 
 def provider_text(exc: Exception) -> str:
     """Return the provider's error text, which may quote the request; nothing if it may quote the key."""
-    if not isinstance(exc, ModelAPIError) or exc.body is None or _refuses_key(exc):
+    if not isinstance(exc, exceptions.ModelAPIError) or exc.body is None or _refuses_key(exc):
         return ""
     error = exc.body.get("error", exc.body) if isinstance(exc.body, dict) else exc.body
     message = error.get("message") if isinstance(error, dict) else error
@@ -221,5 +211,5 @@ def _mend_text(text: str) -> str:
 
 def _refuses_key(exc: Exception) -> bool:
     """Say whether the provider refused the key. Gemini does it with 400."""
-    body = exc.body if isinstance(exc, ModelAPIError) else None
-    return isinstance(exc, ModelAuthenticationError) or "API_KEY_INVALID" in str(body)
+    body = exc.body if isinstance(exc, exceptions.ModelAPIError) else None
+    return isinstance(exc, exceptions.ModelAuthenticationError) or "API_KEY_INVALID" in str(body)

@@ -32,7 +32,6 @@ from pydantic_ai.tools import ToolDefinition
 
 from agents import secrets
 from agents.llm import replies
-from agents.llm.replies import NO_TIME, args_of
 from agents.sdk import inputs
 from agents.sdk import scripts as texts
 from agents.sdk.spec import FINAL_ANSWER, PIN, AgentSpec, ToolSpec
@@ -259,7 +258,7 @@ def _restore_part(agent: AgentSpec, part: Any) -> Any:
         part = part if args is part.args else replace(part, args=args)
     else:
         part = replies.open_part(part)
-    args = part.args if type(part.args) is dict else args_of(part)
+    args = part.args if type(part.args) is dict else replies.args_of(part)
     return part if isinstance(args, dict) else replace(part, args={INVALID_JSON_KEY: args})
 
 
@@ -280,7 +279,7 @@ def _result(
             content=content,
             tool_call_id=calls[index].tool_call_id,
             outcome=outcome,
-            timestamp=NO_TIME,
+            timestamp=replies.NO_TIME,
         )
     if agent.answer is not None and result["tool"] == FINAL_ANSWER:
         return UserPromptPart(content=f"{texts.ABOUT_ANSWER}{content}")

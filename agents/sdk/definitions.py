@@ -37,7 +37,6 @@ from agents.sdk.spec import (
 from runtime.core.run import frames
 from runtime.core.run.continuation import PlanItem
 from runtime.core.values import budgets
-from runtime.core.values.budgets import InvalidBudget, budget_of
 from runtime.core.values.call_options import (
     MODEL_DEADLINE,
     MODEL_RETRIES,
@@ -99,8 +98,8 @@ class Budget:
     def read(self, label: str) -> budgets.BudgetLimits | None:
         """Return the budget as the engine stores it. Raise DefinitionError."""
         try:
-            return budget_of(asdict(self))
-        except InvalidBudget as exc:
+            return budgets.budget_of(asdict(self))
+        except budgets.InvalidBudget as exc:
             raise DefinitionError(f"{label}: its budget: {exc}") from exc
 
 

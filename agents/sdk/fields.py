@@ -12,18 +12,8 @@ from pydantic import BaseModel, TypeAdapter
 from agents.credentials import Credential
 from agents.endpoints import NAMED
 from agents.errors import DefinitionError
-from agents.sdk import conditions, mistakes, previews
+from agents.sdk import conditions, mistakes, previews, spec
 from agents.sdk.signature import ToolSignature, json_schema_of
-from agents.sdk.spec import (
-    FINAL_ANSWER,
-    ApprovalMode,
-    Compaction,
-    Condition,
-    Holds,
-    Prompt,
-    ThreadMemory,
-    positive,
-)
 from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import EFFECT_CLASSES, RISKS, EffectClass, FailureCause, Risk
 from runtime.core.values.limits import MAX_REMEMBERED, MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS
@@ -42,7 +32,7 @@ def instructions(instructions: Any, label: str) -> str:
     """Return the text, or the source of the function: a change of either is a new version of the agent."""
     if isinstance(instructions, str):
         return inspect.cleandoc(instructions)
-    if isinstance(instructions, Prompt):
+    if isinstance(instructions, spec.Prompt):
         return instructions.text
     if (
         not inspect.isfunction(instructions)
@@ -61,7 +51,7 @@ def instructions(instructions: Any, label: str) -> str:
 
 def prompt_name(instructions: Any, schema: dict[str, Any], label: str) -> str:
     """Return the name of the prompt, or an empty text. Each variable of its text must be a field of the input."""
-    if not isinstance(instructions, Prompt):
+    if not isinstance(instructions, spec.Prompt):
         return ""
     try:
         unknown = find_placeholders(instructions.text) - set(schema.get("properties", {}))
@@ -83,9 +73,9 @@ def input_schema(input: Any, label: str) -> dict[str, Any]:
 def output(output: Any, names: Sequence[str], label: str) -> dict[str, Any]:
     """Return the JSON Schema that the agent's model gets for its result."""
     _require_model(output, "output", label)
-    if FINAL_ANSWER in names:
+    if spec.FINAL_ANSWER in names:
         raise DefinitionError(
-            f"{label}: its model gives the output with a tool named {FINAL_ANSWER}: give your tool another name"
+            f"{label}: its model gives the output with a tool named {spec.FINAL_ANSWER}: give your tool another name"
         )
     return json_schema_of(TypeAdapter(output), f"{label}: its output")
 
@@ -149,7 +139,7 @@ def max_tokens(max_tokens: int | None, label: str) -> int | None:
     return max_tokens
 
 
-def compaction(compaction: Compaction | None, label: str) -> Compaction | None:
+def compaction(compaction: spec.Compaction | None, label: str) -> spec.Compaction | None:
     """Return the compaction, which needs a size from which it applies."""
     if compaction is None:
         return None
@@ -162,9 +152,9 @@ def compaction(compaction: Compaction | None, label: str) -> Compaction | None:
     return compaction
 
 
-def thread_memory(memory: ThreadMemory | None, label: str) -> ThreadMemory | None:
+def thread_memory(memory: spec.ThreadMemory | None, label: str) -> spec.ThreadMemory | None:
     """Return the memory of an agent's threads."""
-    if memory is not None and not isinstance(memory, ThreadMemory):
+    if memory is not None and not isinstance(memory, spec.ThreadMemory):
         raise DefinitionError(
             f"{label}: thread_memory must be last(…) or summary(…), not {memory!r}"
         )
@@ -214,22 +204,22 @@ def member(kind: Any, value: Any, label: str) -> Any:
         raise DefinitionError(f"{label}: {value!r} is not one of {allowed}") from None
 
 
-def approvals(value: Any, label: str) -> ApprovalMode | Risk:
+def approvals(value: Any, label: str) -> spec.ApprovalMode | Risk:
     """Return the approval mode, or the risk from which calls need approval."""
     if value in RISKS:
         return Risk(value)
-    if value in tuple(ApprovalMode):
-        return ApprovalMode(value)
-    allowed = ", ".join([*ApprovalMode, *Risk])
+    if value in tuple(spec.ApprovalMode):
+        return spec.ApprovalMode(value)
+    allowed = ", ".join([*spec.ApprovalMode, *Risk])
     raise DefinitionError(f"{label}: {value!r} is not one of {allowed}")
 
 
-def holds(holds: Holds, label: str) -> Holds:
+def holds(holds: spec.Holds, label: str) -> spec.Holds:
     """Return the rules for holds."""
     if holds.every is not None and holds.every < 1:
         raise DefinitionError(f"{label}: holds.every must be a number of replies, at least 1")
     if holds.after is not None:
-        positive(holds.after, "holds.after", label)
+        spec.positive(holds.after, "holds.after", label)
     return holds
 
 
@@ -279,7 +269,7 @@ def isolate(function: Callable[..., Any], effect: EffectClass, label: str) -> bo
     return True
 
 
-def risk(risk: Any, signature: ToolSignature, label: str) -> Risk | Condition:
+def risk(risk: Any, signature: ToolSignature, label: str) -> Risk | spec.Condition:
     """Return the risk of all calls, or the function that judges each."""
     if not callable(risk):
         level: Risk = member(Risk, risk, label)
@@ -287,7 +277,7 @@ def risk(risk: Any, signature: ToolSignature, label: str) -> Risk | Condition:
     return _condition(risk, "risk", signature, label)
 
 
-def approval(approval: Any, signature: ToolSignature, label: str) -> bool | Condition:
+def approval(approval: Any, signature: ToolSignature, label: str) -> bool | spec.Condition:
     """Return whether each call needs a person, or the function that judges each."""
     if callable(approval):
         return _condition(approval, "approval", signature, label)
@@ -298,7 +288,9 @@ def approval(approval: Any, signature: ToolSignature, label: str) -> bool | Cond
     return approval
 
 
-def before(function: Any, setting: str, signature: ToolSignature, label: str) -> Condition | None:
+def before(
+    function: Any, setting: str, signature: ToolSignature, label: str
+) -> spec.Condition | None:
     """Return a function that is called before the effect, with arguments by name and perhaps the context."""
     if function is None:
         return None
@@ -322,9 +314,9 @@ def _condition(
     signature: ToolSignature,
     label: str,
     extra_arguments: Sequence[str] = (),
-) -> Condition:
+) -> spec.Condition:
     conditions.check(function, setting, {*signature.schema["properties"], *extra_arguments}, label)
-    condition: Condition = function
+    condition: spec.Condition = function
     return condition
 
 

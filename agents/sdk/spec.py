@@ -18,14 +18,8 @@ from pydantic import BaseModel, TypeAdapter
 from agents.credentials import Credential
 from agents.errors import DefinitionError
 from agents.sdk import mistakes
+from runtime.core.values import call_options
 from runtime.core.values.budgets import BudgetLimits
-from runtime.core.values.call_options import (
-    MODEL_DEADLINE,
-    MODEL_RETRIES,
-    CompactionOptions,
-    RetryPolicy,
-    Waits,
-)
 from runtime.core.values.enums import RISKS, EffectClass, Risk
 from runtime.core.values.ids import is_prompt_name
 from runtime.core.values.json_values import copied, sha256_of
@@ -122,11 +116,11 @@ class ToolSpec:
     sentence: str
     deadline: float
     wants_context: bool
-    retry: RetryPolicy
+    retry: call_options.RetryPolicy
     expires_in: float | None
     secret_args: frozenset[str]
     secret_result: bool
-    waits: Waits = ""
+    waits: call_options.Waits = ""
     question: bool = False
     plan: bool = False
     holds_text: bool = False
@@ -217,10 +211,10 @@ class Compaction:
     summarise: Callable[[tuple[dict[str, Any], ...]], str] | None = None
 
     @property
-    def terms(self) -> CompactionOptions:
+    def terms(self) -> call_options.CompactionOptions:
         """Return the options that the engine stores with a frame."""
         by: Literal["model", "author"] = "model" if self.summarise is None else "author"
-        return CompactionOptions(messages=self.messages, bytes=self.bytes, by=by)
+        return call_options.CompactionOptions(messages=self.messages, bytes=self.bytes, by=by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,8 +301,8 @@ class AgentSpec:
     steps: tuple[str, ...] | None
     approvals: ApprovalMode | Risk = ApprovalMode.BY_TOOL
     models: tuple[str, ...] = ()
-    retry: RetryPolicy = MODEL_RETRIES
-    deadline: float = MODEL_DEADLINE
+    retry: call_options.RetryPolicy = call_options.MODEL_RETRIES
+    deadline: float = call_options.MODEL_DEADLINE
     holds: Holds = Holds()
     compaction: Compaction | None = None
     budget: BudgetLimits | None = None

@@ -11,20 +11,9 @@ from pydantic import TypeAdapter
 from runtime.core.run.events import AllowanceUse, GateExtended
 from runtime.core.values.enums import RISKS, Decision, Risk
 from runtime.core.values.verdicts import STARTS_CALL
+from runtime.ports import approvals
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
-from runtime.ports.approvals import (
-    Allowed,
-    ApprovalVoid,
-    EndedCall,
-    NotConfirmed,
-    PolicyFacts,
-    RequestLink,
-    ReviewSnapshot,
-    Ruling,
-    StatementPart,
-    VerifiedApproval,
-)
 from runtime.store.pool import Connection
 
 
@@ -32,18 +21,20 @@ class ApprovalStub:
     """Implements runtime.ports.approvals.Approvals; a decision is valid for exactly the action that was shown."""
 
     def __init__(self) -> None:
-        self.snapshots: dict[UUID, ReviewSnapshot] = {}
+        self.snapshots: dict[UUID, approvals.ReviewSnapshot] = {}
         self.decisions: dict[UUID, Decision] = {}
 
-    def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
+    def judge(self, info: CallInfo, facts: approvals.PolicyFacts) -> approvals.Ruling:
         """Say whether the tool requires approval."""
-        return Ruling(gated=info.gated)
+        return approvals.Ruling(gated=info.gated)
 
-    def allow(self, snapshot: ReviewSnapshot, used: Mapping[UUID, int]) -> Allowed | None:
+    def allow(
+        self, snapshot: approvals.ReviewSnapshot, used: Mapping[UUID, int]
+    ) -> approvals.Allowed | None:
         """Return None: a test decides every call itself."""
         return None
 
-    def show(self, snapshots: Sequence[ReviewSnapshot]) -> None:
+    def show(self, snapshots: Sequence[approvals.ReviewSnapshot]) -> None:
         """Keep the snapshots of new gates."""
         self.snapshots |= {snapshot.gate: snapshot for snapshot in snapshots}
 
@@ -54,16 +45,18 @@ class ApprovalStub:
     def open(
         self,
         connection: Connection,
-        snapshots: Sequence[ReviewSnapshot],
+        snapshots: Sequence[approvals.ReviewSnapshot],
         *,
         origin: Collection[str],
         at: datetime | None = None,
         read: Any = None,
-    ) -> tuple[StatementPart, ...]:
+    ) -> tuple[approvals.StatementPart, ...]:
         """Do nothing: gates are not written to Postgres; see `show`."""
         return ()
 
-    def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[StatementPart, ...]:
+    def outcomes(
+        self, ended: Sequence[approvals.EndedCall], *, position: int
+    ) -> tuple[approvals.StatementPart, ...]:
         """Record nothing: no list shows a run in memory."""
         return ()
 
@@ -76,7 +69,7 @@ class ApprovalStub:
     ) -> bool:
         """Raise NotConfirmed unless the test made this decision. No expiry in a test fails the run."""
         if self.decisions.get(gate) != decision:
-            raise NotConfirmed("no person made this decision")
+            raise approvals.NotConfirmed("no person made this decision")
         return False
 
     def read_extension(self, document: str) -> GateExtended:
@@ -92,18 +85,18 @@ class ApprovalStub:
         origin: Collection[str] = (),
         reviewers: Collection[str] = (),
         decision: Decision | None = None,
-    ) -> VerifiedApproval:
+    ) -> approvals.VerifiedApproval:
         """Return the approval of exactly this action by the test. Raise NotConfirmed if there is none."""
         if decision is not None:
             self.verify_decision(gate=gate, decision=decision)
         recorded, snapshot = self.decisions.get(gate), self.snapshots[gate]
         if recorded is None or recorded.verdict not in STARTS_CALL:
-            raise NotConfirmed("this action was not approved")
+            raise approvals.NotConfirmed("this action was not approved")
         if action_digest != (recorded.edit.digest if recorded.edit else snapshot.action_digest):
-            raise NotConfirmed("another action was approved")
+            raise approvals.NotConfirmed("another action was approved")
         if risk is not None and RISKS.index(risk) > RISKS.index(snapshot.risk):
-            raise ApprovalVoid(f"it was approved at {snapshot.risk} risk")
-        return VerifiedApproval(by=(recorded.by,), comment=recorded.reason or None)
+            raise approvals.ApprovalVoid(f"it was approved at {snapshot.risk} risk")
+        return approvals.VerifiedApproval(by=(recorded.by,), comment=recorded.reason or None)
 
     def version_decided(
         self,
@@ -179,6 +172,6 @@ class ApprovalStub:
         """Count nothing."""
         return {}
 
-    def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, RequestLink]:
+    def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, approvals.RequestLink]:
         """Return nothing: a test has no approval requests."""
         return {}

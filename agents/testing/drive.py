@@ -19,7 +19,6 @@ from agents.sdk.spec import AgentSpec
 from agents.testing.worker import BEGINNING, MemoryWorker, ToolCall
 from runtime.control.edit import edit, is_previewed
 from runtime.core.documents import blobs
-from runtime.core.documents.blobs import blob_of
 from runtime.core.documents.codec import decode_entry
 from runtime.core.run import events as e
 from runtime.core.run.continuation import Phase, status_of
@@ -33,7 +32,6 @@ from runtime.core.run.events import (
     WaitStarted,
 )
 from runtime.core.values import budgets
-from runtime.core.values.budgets import NO_LIMITS
 from runtime.core.values.enums import Decision, Edit, Verdict
 from runtime.core.values.ids import ROOT
 from runtime.core.values.verdicts import VERDICTS, VERDICTS_AT
@@ -301,7 +299,7 @@ def drive(
             agent=ready.name,
             input=input,
             requester=REQUESTER,
-            budget=NO_LIMITS,
+            budget=budgets.NO_LIMITS,
             business_key=business_key,
             thread="thread" if memory else None,
             memory=tuple(one for one, _ in memories),
@@ -348,7 +346,7 @@ def lines_of(events: tuple[e.Event, ...]) -> tuple[str, ...]:
 
 def _remember(run: UUID, kind: str, by: str, value: Any) -> tuple[Remembered, str]:
     text = blobs.memory_text(value)
-    digest = blob_of(blobs.memory_body(run, kind, text)).digest
+    digest = blobs.blob_of(blobs.memory_body(run, kind, text)).digest
     is_asked = kind == "asked"
     entry = Remembered(
         run=run, kind="asked" if is_asked else "answered", by=by, at=BEGINNING, digest=digest

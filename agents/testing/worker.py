@@ -35,27 +35,14 @@ from runtime.core.run.retries import recover
 from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, Decision, Verdict
 from runtime.execution.admission import versions
 from runtime.execution.admission.admit import Admission
-from runtime.execution.effects.outcomes import (
-    CANCELLED,
-    event_of,
-    not_started,
-    preview_of,
-    rolled_back,
-)
+from runtime.execution.effects import outcomes
 from runtime.execution.effects.perform import perform, request_for
 from runtime.execution.jobs.edit_previews import request_of
 from runtime.execution.step import StepBuilder
 from runtime.ports.approvals import ReviewSnapshot
 from runtime.ports.effects import ModelRequest, Outcome, PreviewRequest, ToolRequest, ToolResult
 from runtime.store.steps import PreviewCall, Work
-from runtime.store.tables.signals import (
-    CancelSignal,
-    EventSignal,
-    GateDecidedSignal,
-    InquirySignal,
-    MessageSignal,
-    Signal,
-)
+from runtime.store.tables import signals
 
 BEGINNING = datetime(2030, 1, 1, 9, tzinfo=UTC)
 JITTER = 0.5  # the random position of each wait within its bounds
@@ -129,7 +116,7 @@ class MemoryWorker:
         """Record a person's decision and deliver it."""
         self._approvals.decisions[gate] = decision
         self._signals += 1
-        self.advance(GateDecidedSignal(id=self._signals, gate=gate, decision=decision))
+        self.advance(signals.GateDecidedSignal(id=self._signals, gate=gate, decision=decision))
 
     def send(self, name: str, id: str, data: dict[str, Any]) -> int:
         """Deliver an event to every call that waits for it. Return their number."""
@@ -141,7 +128,7 @@ class MemoryWorker:
         result = {"event": name, "id": id, "data": data}
         for wait in ended:
             self._signals += 1
-            signal = EventSignal(
+            signal = signals.EventSignal(
                 id=self._signals, frame=wait.frame, call=wait.call, result=dict(result)
             )
             self.advance(signal)
@@ -167,19 +154,21 @@ class MemoryWorker:
     def write(self, *, by: str, text: str) -> None:
         """Deliver a person's message."""
         self._signals += 1
-        self.advance(MessageSignal(id=self._signals, by=by, text=text))
+        self.advance(signals.MessageSignal(id=self._signals, by=by, text=text))
 
     def ask(self, *, gate: uuid.UUID, by: str, text: str) -> None:
         """Deliver a person's question about the call at a gate."""
         self._signals += 1
         self.advance(
-            InquirySignal(id=self._signals, gate=gate, inquiry=uuid.uuid4(), by=by, text=text)
+            signals.InquirySignal(
+                id=self._signals, gate=gate, inquiry=uuid.uuid4(), by=by, text=text
+            )
         )
 
     def cancel(self, *, by: str, reason: str) -> None:
         """Cancel the run."""
         self._signals += 1
-        self.advance(CancelSignal(id=self._signals, by=by, reason=reason))
+        self.advance(signals.CancelSignal(id=self._signals, by=by, reason=reason))
 
     def expire(self) -> None:
         """Deny every call whose gate has expired."""
@@ -194,7 +183,7 @@ class MemoryWorker:
             if self.now.phase is Phase.CANCELLING:
                 started = [work for work in self._ready if isinstance(work, StartTool)]
                 self._ready.clear()
-                self.advance(*(not_started(work, CANCELLED) for work in started))
+                self.advance(*(outcomes.not_started(work, outcomes.CANCELLED) for work in started))
             elif self._ready:
                 self._perform(self._ready.popleft())
             elif waits := self.now.retries():
@@ -205,14 +194,14 @@ class MemoryWorker:
                 break
         self.now = decode_continuation(encode_continuation(self.now))
 
-    def advance(self, *news: Event | Signal) -> None:
+    def advance(self, *news: Event | signals.Signal) -> None:
         """Receive new outcomes, plan what follows, and journal it as one entry."""
         step_builder = StepBuilder(
             self.now, self._handler, self._admission, lambda work: True, lambda: self.clock
         )
         step_builder.apply_version_changes(self._version_changes())
         for item in news:
-            if isinstance(item, Signal):
+            if isinstance(item, signals.Signal):
                 step_builder.consume(item)
             else:
                 step_builder.add(item)
@@ -255,12 +244,14 @@ class MemoryWorker:
             self.calls.append(tool_call)
         if dies:
             return self._take_over()
-        return self.advance(event_of(self.now, request, outcome, at=self.clock, jitter=JITTER))
+        return self.advance(
+            outcomes.event_of(self.now, request, outcome, at=self.clock, jitter=JITTER)
+        )
 
     def preview_edit(self, gate: ReviewSnapshot, args: dict[str, Any]) -> CallPreview:
         """Preview the call at the gate with these arguments. Raise CallRejected if it cannot be made."""
         request, _ = request_of(self.now, gate.frame, gate.call, args, self._handler)
-        return preview_of(self._outcome(request, commits=True))
+        return outcomes.preview_of(self._outcome(request, commits=True))
 
     def _dies(self, when: str, request: ModelRequest | PreviewRequest | ToolRequest) -> bool:
         """Say whether the worker dies here. Each death happens once."""
@@ -288,7 +279,7 @@ class MemoryWorker:
             ):
                 connection.ensure_connection()
                 with transaction.atomic():
-                    outcome = rolled_back(perform(self._handler, request))
+                    outcome = outcomes.rolled_back(perform(self._handler, request))
                     if not commits or not isinstance(outcome, ToolResult):
                         transaction.set_rollback(True)
                 return outcome

@@ -15,20 +15,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from httpx2 import (
-    URL,
-    Client,
-    ConnectError,
-    ConnectTimeout,
-    HTTPTransport,
-    InvalidURL,
-    Limits,
-    Request,
-    Response,
-    TooManyRedirects,
-    UnsupportedProtocol,
-    create_ssl_context,
-)
+import httpx2
 
 from agents.sdk import FailureCause, NotDone, ToolContext, ToolError
 from runtime.core.values.errors import NotJson
@@ -65,7 +52,7 @@ class RequestCheck:
         self._first = ""
 
     @contextmanager
-    def addressed(self, request: Request) -> Iterator[None]:
+    def addressed(self, request: httpx2.Request) -> Iterator[None]:
         """Put the checked address of its host into the request. Raises ToolError if there is none."""
         if reason := site_refusal(str(request.url), self._sites):
             raise ToolError(reason)
@@ -93,14 +80,14 @@ class RequestCheck:
             request.url = named_url  # a relative redirect belongs to the name
 
 
-class CheckedTransport(HTTPTransport):
+class CheckedTransport(httpx2.HTTPTransport):
     """Connects as a RequestCheck says."""
 
     def __init__(self, check: RequestCheck) -> None:
         super().__init__(**connection_options())
         self._check = check
 
-    def handle_request(self, request: Request) -> Response:
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send the request to the checked address of its host. Raises ToolError if there is none."""
         with self._check.addressed(request):
             return super().handle_request(request)
@@ -111,7 +98,7 @@ def connection_options() -> dict[str, Any]:
 
     A kept connection was checked for one name, and could be used again for another at the same address.
     """
-    limits = Limits(max_keepalive_connections=0)
+    limits = httpx2.Limits(max_keepalive_connections=0)
     return {"verify": _authorities(), "limits": limits, "trust_env": False}
 
 
@@ -158,7 +145,7 @@ def request(
         **headers,
         **({"Content-Type": "application/json"} if content is not None else {}),
     }
-    with Client(
+    with httpx2.Client(
         transport=CheckedTransport(RequestCheck(sites, private=private, own_headers=headers)),
         timeout=context.remaining(),
         max_redirects=MAX_REDIRECTS,
@@ -170,9 +157,9 @@ def request(
                 method, url, content=content, headers=sent_headers, follow_redirects=reads
             ) as response:
                 answer = _answer(context, response)
-        except (ConnectError, ConnectTimeout) as exc:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
             raise NotDone(f"{url} cannot be reached: {exc}", cause=FailureCause.NETWORK) from exc
-        except (InvalidURL, UnsupportedProtocol, TooManyRedirects) as exc:
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects) as exc:
             raise ToolError(f"url: {exc}") from exc
     status = response.status_code
     if status < 400:
@@ -188,13 +175,13 @@ def request(
     raise RuntimeError(message)
 
 
-def _refuse_malformed_redirect(response: Response) -> None:
+def _refuse_malformed_redirect(response: httpx2.Response) -> None:
     """Raise ToolError if the Location is not a URL. With backslashes some programs read a path, others a host."""
     if not response.has_redirect_location:
         return
     location = response.headers["Location"]
-    with suppress(InvalidURL):
-        URL(location)
+    with suppress(httpx2.InvalidURL):
+        httpx2.URL(location)
         if "\\" not in location:
             return
     raise ToolError(f"url: {response.url} redirects to {location[:QUOTED]!r}, which is not a URL")
@@ -215,10 +202,10 @@ def require_headers(headers: Mapping[str, str]) -> None:
 @cache
 def _authorities() -> ssl.SSLContext:
     """Load the certificate authorities once, because it takes 50 ms."""
-    return create_ssl_context()
+    return httpx2.create_ssl_context()
 
 
-def _answer(context: ToolContext, response: Response) -> dict[str, Any]:
+def _answer(context: ToolContext, response: httpx2.Response) -> dict[str, Any]:
     body = bytearray()
     for chunk in response.iter_bytes():
         body += chunk

@@ -12,29 +12,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from httpx2 import (
-    AsyncByteStream,
-    AsyncClient,
-    AsyncHTTPTransport,
-    ConnectError,
-    ConnectTimeout,
-    Request,
-    Response,
-    TransportError,
-)
+import httpx2
 from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from agents.errors import CredentialRefused, DefinitionChanged, NotDone, ToolError
 from agents.sdk import FailureCause, ToolContext
-from agents.tools.http_client import (
-    NOT_NOW,
-    RequestCheck,
-    connection_options,
-    require_headers,
-    site_of,
-)
+from agents.tools import http_client
 from agents.tools.mcp_definitions import Definition, McpServer
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import read_json
@@ -191,8 +176,8 @@ async def _connect(
             # The server's own log may hold secrets.
             transport = stdio_client(parameters, errlog=subprocess.DEVNULL)
         else:
-            require_headers(values)
-            http = AsyncClient(
+            http_client.require_headers(values)
+            http = httpx2.AsyncClient(
                 transport=_McpTransport(server, exchange, values),
                 headers={**values, "Accept-Encoding": "identity"},
                 timeout=seconds,
@@ -205,16 +190,16 @@ async def _connect(
         )
 
 
-class _McpTransport(AsyncHTTPTransport):
+class _McpTransport(httpx2.AsyncHTTPTransport):
     """Connects to the server alone, at a checked address, and records how far a call went."""
 
     def __init__(self, server: McpServer, exchange: Exchange, headers: Mapping[str, str]) -> None:
-        super().__init__(**connection_options())
-        sites = (site_of(server.url),)
-        self._check = RequestCheck(sites, private=server.private, own_headers=headers)
+        super().__init__(**http_client.connection_options())
+        sites = (http_client.site_of(server.url),)
+        self._check = http_client.RequestCheck(sites, private=server.private, own_headers=headers)
         self._exchange = exchange
 
-    async def handle_async_request(self, request: Request) -> Response:
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         exchange = self._exchange
         is_call = exchange.calling and request.method == "POST"
         exchange.calling = exchange.calling and not is_call
@@ -222,7 +207,7 @@ class _McpTransport(AsyncHTTPTransport):
             with self._check.addressed(request):
                 exchange.sent = exchange.sent or is_call
                 response = await super().handle_async_request(request)
-        except (ConnectError, ConnectTimeout, ToolError, NotDone) as exc:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, ToolError, NotDone) as exc:
             exchange.sent = exchange.sent and not is_call
             exchange.refused = exc
             raise
@@ -233,11 +218,11 @@ class _McpTransport(AsyncHTTPTransport):
         return response
 
 
-class _Limited(AsyncByteStream):
+class _Limited(httpx2.AsyncByteStream):
     """The body of an answer, which ends with an error if it is compressed or too long."""
 
-    def __init__(self, response: Response) -> None:
-        assert isinstance(response.stream, AsyncByteStream)
+    def __init__(self, response: httpx2.Response) -> None:
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
         self._stream = response.stream
         self._encoding = response.headers.get("Content-Encoding", "identity")
 
@@ -301,14 +286,14 @@ def _problem_of(server: McpServer, exchange: Exchange, problem: BaseException) -
     text = f"{server.label}: {str(problem)[:QUOTED] or type(problem).__name__}"
     if exchange.status == 401:
         return CredentialRefused(text)
-    if exchange.status in NOT_NOW:
+    if exchange.status in http_client.NOT_NOW:
         cause = FailureCause.LIMIT if exchange.status == 429 else FailureCause.PROVIDER
         return NotDone(text, after=retry_after_seconds(exchange.retry_after), cause=cause)
     if not exchange.sent:
         match problem:
             case TimeoutError():
                 cause = FailureCause.TIME
-            case TransportError():
+            case httpx2.TransportError():
                 cause = FailureCause.NETWORK
             case OSError():
                 cause = FailureCause.SETUP
@@ -320,4 +305,6 @@ def _problem_of(server: McpServer, exchange: Exchange, problem: BaseException) -
         return ToolError(text)
     if isinstance(problem, TimeoutError):
         return TimeoutError(text)
-    return ConnectionError(text) if isinstance(problem, TransportError) else RuntimeError(text)
+    return (
+        ConnectionError(text) if isinstance(problem, httpx2.TransportError) else RuntimeError(text)
+    )

@@ -17,7 +17,6 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from agents.catalogue import queries
-from agents.catalogue.queries import AgentView
 from agents.models import FormSubmission
 from agents.sdk import inputs
 from runtime.control.start import start as start_run
@@ -53,7 +52,7 @@ class StartForm(PageForm):
     )
     thread = TypedField("Thread", optional=True, maximum=MAX_KEY)
 
-    def __init__(self, agent: AgentView, data: Mapping[str, str] | None = None) -> None:
+    def __init__(self, agent: queries.AgentView, data: Mapping[str, str] | None = None) -> None:
         super().__init__(data)
         self.agent = agent
         self.fields["thread"].help_text = (

@@ -21,12 +21,10 @@ from approvals.decisions import checks
 from approvals.decisions.decide import decide, take_back, undo
 from approvals.errors import ApprovalError, NotFound, NotTogether
 from approvals.governance import version_changes
-from approvals.governance.version_changes import VersionPair, WaitingRun
 from approvals.models import VersionDecision, VersionWithdrawal
 from approvals.reads import approval_views
 from approvals.reads.approval_views import ApprovalView
 from approvals.rights import principals
-from approvals.rights.principals import Scope
 from approvals.rules import roles
 from approvals.signed import audit
 from approvals.signed import rows as signed_rows
@@ -184,7 +182,7 @@ def continue_all(
     `reason`.
     """
     principal = principals.principal_of(actor)
-    if principal is None or not principal.has(Scope.ADMIN):
+    if principal is None or not principal.has(principals.Scope.ADMIN):
         raise NotFound
     denial = version_changes.refusal(principal)
     if denial is not None:
@@ -218,7 +216,7 @@ def withdraw(
     who is no admin, and if no decision on this change counts and no gate is left; InvalidInput naming `reason`.
     """
     principal = principals.principal_of(actor)
-    if principal is None or not principal.has(Scope.ADMIN):
+    if principal is None or not principal.has(principals.Scope.ADMIN):
         raise NotFound
     pair = _pair(agent, before, after)
     counts, gates = version_changes.decision(pair) is not None, version_changes.to_undo(pair)
@@ -277,17 +275,17 @@ def _open_again(gates: Mapping[UUID, str], actor: Actor) -> Withdrawn:
     return Withdrawn(opened=count, left=len(gates))
 
 
-def _pair(agent: object, before: object, after: object) -> VersionPair:
+def _pair(agent: object, before: object, after: object) -> version_changes.VersionPair:
     if not isinstance(agent, str) or not isinstance(before, str) or not isinstance(after, str):
         raise NotFound
     if not all(is_text(text) for text in (agent, before, after)):
         raise NotFound  # Postgres refuses it
-    return VersionPair(agent=agent, before=before, after=after)
+    return version_changes.VersionPair(agent=agent, before=before, after=after)
 
 
 def _sign(
     kind: type[VersionDecision | VersionWithdrawal],
-    pair: VersionPair,
+    pair: version_changes.VersionPair,
     reason: str,
     actor: Actor,
     change: str,
@@ -298,7 +296,7 @@ def _sign(
     audit.log_change(actor.person, f"{change} {pair.agent} from {pair.before} under {pair.after}")
 
 
-def _decide(run: WaitingRun, reason: str, actor: Actor) -> Left | None:
+def _decide(run: version_changes.WaitingRun, reason: str, actor: Actor) -> Left | None:
     """Decide one gate; return why it stays."""
     try:
         decide(

@@ -17,17 +17,8 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
+from approvals import errors
 from approvals.decisions import commit, votes
-from approvals.errors import (
-    AlreadyCancelled,
-    AlreadyDecided,
-    AlreadyVoted,
-    DigestMismatch,
-    Expired,
-    NotFound,
-    NotShown,
-    TamperedWith,
-)
 from approvals.models import Approval, AuditEntry
 from approvals.reads import approval_views
 from approvals.reads.approval_views import ApprovalView
@@ -47,7 +38,7 @@ from runtime.errors import Forbidden, GateNotOpen, InvalidInput, RequestError
 from runtime.ports.access import Actor
 
 # The decided request; or an error with which something is committed: the expiry, or the deletion of void votes.
-Outcome = approval_views.ApprovalView | Expired | AlreadyVoted | Forbidden
+Outcome = approval_views.ApprovalView | errors.Expired | errors.AlreadyVoted | Forbidden
 GRANT_FIELD = "grant"
 UNLIMITED = "unlimited"
 
@@ -60,13 +51,13 @@ def open_request(
     Raises, in this order: NotFound; Forbidden; AlreadyDecided, AlreadyCancelled or Expired; TamperedWith.
     """
     if loaded is None or not approval_rights.reads(loaded.principal, loaded.approval):
-        raise NotFound
+        raise errors.NotFound
     if not (admins and loaded.principal is not None and loaded.principal.has(Scope.ADMIN)):
         check_right(loaded.approval, loaded.principal, loaded.at)
     check_open(loaded.approval)
     fault = verification.fault(loaded.approval)
     if fault is not None:
-        raise TamperedWith(fault)  # no decision about it is signed
+        raise errors.TamperedWith(fault)  # no decision about it is signed
     return loaded
 
 
@@ -74,7 +65,7 @@ def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor
     """Write the decision, or the expiry if there is none. Raises AlreadyDecided, GateNotOpen, Forbidden."""
     approval = loaded.approval
     if not loaded.is_open:
-        raise AlreadyDecided(None)
+        raise errors.AlreadyDecided(None)
     if decision is None:
         return _expire(loaded)
     if approval.rule is not None:
@@ -121,11 +112,11 @@ def check_right(
 def check_open(approval: Approval) -> None:
     """Raise AlreadyCancelled, Expired or AlreadyDecided unless the request is pending."""
     if approval.status == Approval.Status.CANCELLED:
-        raise AlreadyCancelled(approval.decided_by)
+        raise errors.AlreadyCancelled(approval.decided_by)
     if approval.status == Approval.Status.EXPIRED and approval.expires_at is not None:
-        raise Expired(approval.expires_at)
+        raise errors.Expired(approval.expires_at)
     if approval.status != Approval.Status.PENDING:
-        raise AlreadyDecided(approval.decided_by)
+        raise errors.AlreadyDecided(approval.decided_by)
 
 
 def check_digest(approval: Approval, digest: object) -> None:
@@ -134,13 +125,13 @@ def check_digest(approval: Approval, digest: object) -> None:
         raise InvalidInput("digest", "must be the digest of the request you saw")
     sent = digest.encode("utf-8", "surrogatepass")
     if not hmac.compare_digest(sent, approval.approval_digest.encode("utf-8", "surrogatepass")):
-        raise DigestMismatch
+        raise errors.DigestMismatch
 
 
 def check_shown(loaded: commit.LoadedApproval, verdict: Verdict) -> None:
     """Raise NotShown before a call starts whose run has entries that no page can show."""
     if verdict in STARTS_CALL and loaded.unreadable:
-        raise NotShown(unshown(loaded.unreadable))
+        raise errors.NotShown(unshown(loaded.unreadable))
 
 
 def unshown(unreadable: Sequence[int]) -> str:
@@ -206,7 +197,7 @@ def reason(text: object, verdict: Verdict, approval: Approval | None = None) -> 
     return validate_text("reason", "" if text is None else text, MAX_REASON, required=needed)
 
 
-def _expire(loaded: commit.LoadedApproval) -> Expired:
+def _expire(loaded: commit.LoadedApproval) -> errors.Expired:
     """Record the expiry before the decision is refused. Raises GateNotOpen, also if the deadline was just extended."""
     approval = loaded.approval
     assert approval.expires_at is not None  # it has expired
@@ -215,13 +206,13 @@ def _expire(loaded: commit.LoadedApproval) -> Expired:
         if audit.last_of(approval.run_id) != loaded.last:
             raise GateNotOpen
         commit.expire(approval, loaded.at)
-    return Expired(approval.expires_at)
+    return errors.Expired(approval.expires_at)
 
 
 REFUSED = "refused: "  # before the code of the error
 MAX_REFUSALS = 50
 
-RECORDED = (NotFound, Forbidden, TamperedWith, DigestMismatch)
+RECORDED = (errors.NotFound, Forbidden, errors.TamperedWith, errors.DigestMismatch)
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from django.db import transaction
 
 from approvals import clock
 from approvals.decisions import checks, commit, votes
-from approvals.decisions.commit import PAGE
 from approvals.errors import AlreadyDecided, NotDecided, TamperedWith, TooEarly, TooLate
 from approvals.models import OF_CALL, Approval, ApprovalClaim
 from approvals.reads import approval_views, review_times
@@ -51,7 +50,7 @@ class _SentDecision:
     grant: object = None
     arguments: object = snapshot.ABSENT
     preview: object = None
-    channel: str = PAGE
+    channel: str = commit.PAGE
 
 
 # Why a result is refused, and why a missing one is, by the field of the verdict.
@@ -73,7 +72,7 @@ def decide(
     confirm: object = None,
     arguments: object = snapshot.ABSENT,
     preview: object = None,
-    channel: str = PAGE,
+    channel: str = commit.PAGE,
 ) -> ApprovalView:
     """Approve, deny, answer, edit or request changes to a call, answer a question, or `continue` or `stop` a frame.
 

@@ -20,24 +20,12 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from approvals import clock
-from approvals.errors import (
-    AlreadyTerminal,
-    AlreadyUsed,
-    ApprovalExpired,
-    IdempotencyConflict,
-    NotApproved,
-    NotReady,
-    NotUsed,
-    OutcomeConflict,
-    TooManyPending,
-)
+from approvals import clock, errors
 from approvals.models import OF_CALL, Approval, ApprovalUse, AuditEntry, Instance
 from approvals.people import instances
 from approvals.people.tokens import hash_secret
 from approvals.rights import principals
 from approvals.rights.access import require
-from approvals.rights.principals import Scope
 from runtime.control import interventions
 from runtime.control.start import create
 from runtime.control.user_actions import atomic, notify
@@ -53,10 +41,7 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid, NotConfirmed
 from runtime.store import failpoints, pool, runs
-from runtime.store.pool import Connection
 from runtime.store.tables import kill_switches, late_outcomes, signals, used_approvals, waits
-from runtime.store.tables.late_outcomes import LateOutcomeRow
-from runtime.store.tables.waits import EventWait
 
 LONGEST = timedelta(days=30)  # in which people may decide
 # Requests of an instance whose runs have not ended; a few more if they come at once.
@@ -132,7 +117,7 @@ def ask(
         with atomic() as connection:
             instances.lock(instance.id)
             if _open_runs(owner, instance.id)[:MAX_OPEN].count() == MAX_OPEN:
-                raise TooManyPending
+                raise errors.TooManyPending
             born, _ = runs.peek_start(connection)
             run_input = external_call.make_input(
                 instance=str(instance.id),
@@ -230,16 +215,16 @@ def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:
             rows = Approval.objects.filter(OF_CALL, run=run_id).order_by("-created_at", "-id")
             approval = rows.first()  # the last that people were asked for
             if approval is None:
-                raise NotApproved
+                raise errors.NotApproved
             if external.use is None:
                 _check_usable(instance, external, status, approval)
                 wait = _wait_of(connection, run_id)
                 if wait is None:
-                    raise NotReady(instance.id)
+                    raise errors.NotReady(instance.id)
                 used_approvals.require_unspent(run_id, [(approval.gate, 0)])
                 at = clock.now()
                 if not used_approvals.add(connection, external.id, approval.gate):
-                    raise AlreadyUsed
+                    raise errors.AlreadyUsed
                 ApprovalUse.objects.create(
                     run=external.id, instance=instance, idempotency_key=hash_secret(key), used_at=at
                 )
@@ -250,10 +235,10 @@ def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:
                 notify(external.id)
                 failpoints.hit("written", CONSUME, 0)
             elif external.use.idempotency_key != hash_secret(key):
-                raise AlreadyUsed
+                raise errors.AlreadyUsed
     except _Void as exc:
         _audit(instance, run_id, "use refused", str(exc))
-        raise NotApproved from exc
+        raise errors.NotApproved from exc
     failpoints.hit("committed", CONSUME, 0)
     line = used_approvals.spent_line(run_id, (approval.gate, 0))
     # Also if the use is older: the process that wrote it may have died before this.
@@ -276,10 +261,10 @@ def report(
         runs.locked_row(connection, run_id)
         external = read(instance=instance, request=request)
         if external.use is None:
-            raise NotUsed
+            raise errors.NotUsed
         if external.use.outcome is not None:
             if (external.use.outcome, external.use.note) != (outcome, note):
-                raise OutcomeConflict
+                raise errors.OutcomeConflict
             return external
         at = clock.now()
         ApprovalUse.objects.filter(pk=run_id, outcome=None).update(
@@ -302,7 +287,7 @@ def end(*, instance: UUID, actor: Actor | None, any_owner: bool = True) -> int:
     owner, count = row.owner.get_username(), 0
     person = owner if actor is None else actor.person
     for run in _open_runs(owner, instance).values_list("id", flat=True):
-        with suppress(AlreadyTerminal, NoSuchRun):  # it was decided before
+        with suppress(errors.AlreadyTerminal, NoSuchRun):  # it was decided before
             count += _cancel(row, run, person, _ENDED)
     return count
 
@@ -324,7 +309,7 @@ def require_asking(owner: str) -> None:
     principal = principals.principal_of(Actor(person=owner))
     if principal is None:
         raise Forbidden("not_eligible", "The owner of this instance may not act.")
-    require(principal, Scope.RUNS_START)
+    require(principal, principals.Scope.RUNS_START)
 
 
 def _cancel(instance: Instance, request: UUID, person: str, reason: str) -> bool:
@@ -337,10 +322,10 @@ def _cancel(instance: Instance, request: UUID, person: str, reason: str) -> bool
                 # Also for an owner who may no longer do so.
                 interventions.cancel_for(run=request, reason=reason, actor=Actor(person=person))
             except RunEnded as exc:  # it failed
-                raise AlreadyTerminal from exc
+                raise errors.AlreadyTerminal from exc
             return True
         if external.state.status is not RequestStatus.CANCELLED:
-            raise AlreadyTerminal
+            raise errors.AlreadyTerminal
     return False
 
 
@@ -358,13 +343,13 @@ def _find_earlier(owner: str, business_key: str, submitted: Mapping[str, Submitt
     if run is None:
         return None
     if run.removed_at is not None or run.archived_at is not None:
-        raise IdempotencyConflict
+        raise errors.IdempotencyConflict
     texts: dict[str, str] = json.loads(run.input)["submitted"]
     before = {
         name: Submitted(value=json_values.read(text), text=text) for name, text in texts.items()
     }
     if json_values.fingerprint(before) != json_values.fingerprint(dict(submitted)):
-        raise IdempotencyConflict
+        raise errors.IdempotencyConflict
     return UUID(str(run.id))
 
 
@@ -397,12 +382,12 @@ def _check_usable(
 ) -> None:
     """Check that this approval lets the call start now. Raise NotApproved, ApprovalExpired, _Void."""
     if external.state.status is not RequestStatus.APPROVED:
-        raise NotApproved
+        raise errors.NotApproved
     if clock.now() >= external.usable_until:
-        raise ApprovalExpired
+        raise errors.ApprovalExpired
     stopped = kill_switches.stopped_agents(pool.djangos())
     if status not in _MAY_USE or stopped & {kill_switches.EVERY_AGENT, external_call.AGENT}:
-        raise NotApproved
+        raise errors.NotApproved
     if not is_equal(json.loads(approval.args), external_call.arguments(external.input)):
         raise _Void("the approved arguments differ from those of the request")
     try:
@@ -417,7 +402,7 @@ def _check_usable(
 
 
 def _deliver(
-    connection: Connection, used: ApprovalUse, outcome: str, note: str, at: datetime
+    connection: pool.Connection, used: ApprovalUse, outcome: str, note: str, at: datetime
 ) -> None:
     """Tell the run its outcome: the call that still waits, or as a late one. An ended run is told nothing."""
     try:
@@ -437,7 +422,7 @@ def _deliver(
     else:
         late_outcomes.insert(
             connection,
-            LateOutcomeRow(
+            late_outcomes.LateOutcomeRow(
                 run=used.run,
                 frame=ROOT,
                 call=call_id(1, 0),
@@ -453,10 +438,10 @@ def _deliver(
     notify(used.run)
 
 
-def _wait_of(connection: Connection, run: UUID) -> EventWait | None:
+def _wait_of(connection: pool.Connection, run: UUID) -> waits.EventWait | None:
     """Return the wait of the run's call, None before it has begun or after it has ended."""
     for frame, call in waits.open_of(connection, run):
-        return EventWait(run=run, frame=frame, call=call)
+        return waits.EventWait(run=run, frame=frame, call=call)
     return None
 
 

@@ -18,7 +18,6 @@ from uuid import UUID
 
 from approvals import clock
 from approvals.decisions import external_requests
-from approvals.decisions.external_requests import RequestStatus
 from approvals.errors import PolicyBroken
 from approvals.governance import policies
 from approvals.models import Approval, AuditEntry, OutboxMessage
@@ -33,7 +32,6 @@ from runtime.core.values.verdicts import FRAME_GATES
 from runtime.models import Run
 from runtime.ports.approvals import Allowed, EndedCall, ReviewSnapshot, StatementPart
 from runtime.store import pool
-from runtime.store.pool import Connection
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +52,7 @@ WINDOW = timedelta(hours=168)  # after the decision
 AT_LEAST = timedelta(seconds=1)  # between two looks at a pending request
 
 
-def last_audit_row(connection: Connection, run: UUID) -> tuple[datetime, audit.Last]:
+def last_audit_row(connection: pool.Connection, run: UUID) -> tuple[datetime, audit.Last]:
     """Read the clock and the end of the run's audit chain."""
     row = pool.row(connection, _LAST, {"run": run}, prepare=True)
     assert row is not None  # an aggregate has one row
@@ -235,7 +233,7 @@ class ResolvedRequests(MessageKind):
             return None
         now = clock.now()
         state = external_requests.state_of(run, now)
-        if state.status is RequestStatus.PENDING:
+        if state.status is external_requests.RequestStatus.PENDING:
             return max(external_requests.next_change(run, now), now + AT_LEAST)
         assert state.at is not None  # it is final
         if state.at < row.since:

@@ -18,10 +18,8 @@ from approvals.errors import AlreadyClaimed, Expired, TooManyInquiries
 from approvals.models import Approval, ApprovalClaim, Comment, Handover
 from approvals.reads import approval_views, deciders
 from approvals.rights import approval_rights, principals
-from approvals.rights.principals import Scope
 from approvals.signed import audit, rows
 from runtime.control import interventions
-from runtime.control.interventions import send_as_reviewer
 from runtime.control.user_actions import notify, validate_text
 from runtime.core.documents.blobs import digest_of
 from runtime.core.values.json_values import sha256_of
@@ -62,9 +60,9 @@ def release(*, approval_id: UUID, actor: Actor) -> None:
     with transaction.atomic():
         principal = principals.principal_of(actor)
         approval = approval_views.readable(approval_id, principal)
-        if principal is not None and Scope.APPROVALS_DECIDE not in principal.scopes:
+        if principal is not None and principals.Scope.APPROVALS_DECIDE not in principal.scopes:
             raise Forbidden(
-                "scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}."
+                "scope", f"This token does not have the scope {principals.Scope.APPROVALS_DECIDE}."
             )
         ended = ApprovalClaim.objects.filter(approval=approval, person=actor.person).delete()[0]
         ended += Handover.objects.filter(approval=approval, person=actor.person).delete()[0]
@@ -115,9 +113,9 @@ def add_comment(*, approval_id: UUID, text: object, actor: Actor) -> Comment:
         audit.lock_run_of(approval_id)
         principal = principals.principal_of(actor)
         approval = approval_views.readable(approval_id, principal)
-        if principal is None or Scope.APPROVALS_DECIDE not in principal.scopes:
+        if principal is None or principals.Scope.APPROVALS_DECIDE not in principal.scopes:
             raise Forbidden(
-                "scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}."
+                "scope", f"This token does not have the scope {principals.Scope.APPROVALS_DECIDE}."
             )
         comment_text = validate_text("text", text, MAX_COMMENT, required="must not be empty")
         if approval.removed_at is not None:
@@ -249,5 +247,5 @@ def send_message(*, approval_id: UUID, text: object, actor: Actor) -> approval_v
                 "not_eligible",
                 "The policy does not let people who decide this request write to its run.",
             )
-        send_as_reviewer(run=approval.run_id, text=text, actor=actor)
+        interventions.send_as_reviewer(run=approval.run_id, text=text, actor=actor)
     return approval_views.ApprovalView(stored=approval, reader=loaded.principal)

@@ -16,7 +16,6 @@ from approvals.decisions import commit
 from approvals.errors import AlreadyVoted, TamperedWith
 from approvals.models import Approval, Vote
 from approvals.rights import approval_rights, principals
-from approvals.rights.principals import Principal, Scope
 from approvals.rules import policy, tally
 from approvals.rules.policy import Demands, Stage
 from approvals.signed import audit, votes
@@ -121,11 +120,11 @@ def lost(
     return _one_hand(cast.person, dependent) if dependent else None
 
 
-def is_for_absent(approval: Approval, principal: Principal | None) -> bool:
+def is_for_absent(approval: Approval, principal: principals.Principal | None) -> bool:
     """Tell whether the principal has a vote in the place of another: they withdraw it also after the absence."""
     return (
         principal is not None
-        and Scope.APPROVALS_DECIDE in principal.scopes
+        and principals.Scope.APPROVALS_DECIDE in principal.scopes
         and approval.status == Approval.Status.PENDING
         and Vote.objects.filter(approval=approval, person=principal.person)
         .exclude(for_person=None)

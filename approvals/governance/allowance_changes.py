@@ -23,16 +23,8 @@ from approvals.requests import verification
 from approvals.rights import approval_rights, principals
 from approvals.rights.principals import Principal, Scope
 from approvals.rights.second_admin import SecondAdmin
+from approvals.rules import allowance_terms
 from approvals.rules import allowance_terms as matching
-from approvals.rules.allowance_terms import (
-    ALLOWED_RISKS,
-    MAX_ARGUMENTS,
-    MAX_COUNT,
-    MAX_DAYS,
-    ArgumentLimit,
-    LimitRule,
-    Terms,
-)
 from approvals.rules.policy import demands_of
 from approvals.rules.roles import risks_decided_by
 from approvals.signed.audit import log_change, log_refusal
@@ -64,7 +56,7 @@ def not_allowable(approval: Approval) -> str | None:
     """Say why no allowance can cover calls like that of this request; None if one can."""
     if not approval.is_of_call or approval.status not in _STATUSES:
         return "Only a call that waits for an approval, or was approved, can be the start of an allowance."
-    if approval.risk not in ALLOWED_RISKS:
+    if approval.risk not in allowance_terms.ALLOWED_RISKS:
         return f"An allowance never covers a call of {approval.risk} risk."
     demands = demands_of(approval.rule)
     if demands is not None and (demands.quorum > 1 or demands.reason or demands.step_up):
@@ -101,8 +93,8 @@ def propose(
     limited = arguments(approval)
     if not isinstance(limits, Mapping):
         raise InvalidInput("limits", "must be an object with a limit for each argument")
-    if len(limited) > MAX_ARGUMENTS:
-        raise InvalidInput("limits", f"must be at most {MAX_ARGUMENTS}")
+    if len(limited) > allowance_terms.MAX_ARGUMENTS:
+        raise InvalidInput("limits", f"must be at most {allowance_terms.MAX_ARGUMENTS}")
     names = {argument.name for argument in limited}
     if len(names) < len(limited):
         raise InvalidInput(
@@ -111,11 +103,11 @@ def propose(
     for name in limits:
         if name not in names:
             raise InvalidInput("limits", f"name {name}, which the call does not have")
-    terms = Terms(
+    terms = allowance_terms.Terms(
         action=verification.action(approval),
         limits=tuple(_limit(argument, limits.get(argument.name)) for argument in limited),
-        count=_whole_number(count, "count", MAX_COUNT),
-        ends_at=clock.now() + timedelta(days=_whole_number(days, "days", MAX_DAYS)),
+        count=_whole_number(count, "count", allowance_terms.MAX_COUNT),
+        ends_at=clock.now() + timedelta(days=_whole_number(days, "days", allowance_terms.MAX_DAYS)),
         request=str(approval.id),
     )
     try:
@@ -165,7 +157,7 @@ def revoke(allowance: UUID, *, actor: Actor | None, reason: object = "") -> None
     """
     reason = validate_reason(reason).strip()
     person = None if actor is None else actor.person
-    for _ in range(MAX_COUNT + 2):  # each use in between is another number
+    for _ in range(allowance_terms.MAX_COUNT + 2):  # each use in between is another number
         current = _read_allowance(allowance) if actor is None else readable(allowance, actor)
         if actor is not None and not may_revoke(principals.principal_of(actor), current):
             raise Forbidden("not_eligible", f"{person} may not revoke this allowance.")
@@ -257,22 +249,24 @@ def _is_second(second: Principal | None, first: Principal | None) -> bool:
     return SecondAdmin(author=first.person).is_independent(second.person)
 
 
-def _limit(argument: LimitedArgument, fields: object) -> ArgumentLimit:
+def _limit(argument: LimitedArgument, fields: object) -> allowance_terms.ArgumentLimit:
     field = f"limits.{argument.name}"
     if not isinstance(fields, Mapping):
         raise InvalidInput(
             field, "must be stated; use the rule any for an argument without a limit"
         )
     try:
-        rule = LimitRule(str(fields.get("rule")))
+        rule = allowance_terms.LimitRule(str(fields.get("rule")))
     except ValueError:
-        raise InvalidInput(field, f"needs a rule: {', '.join(LimitRule)}") from None
+        raise InvalidInput(field, f"needs a rule: {', '.join(allowance_terms.LimitRule)}") from None
     values = fields.get("values", [])
-    if not isinstance(values, list) or len(values) > MAX_COUNT:
-        raise InvalidInput(field, f"needs its values as a list of at most {MAX_COUNT}")
-    if argument.secret and rule is not LimitRule.ANY:
+    if not isinstance(values, list) or len(values) > allowance_terms.MAX_COUNT:
+        raise InvalidInput(
+            field, f"needs its values as a list of at most {allowance_terms.MAX_COUNT}"
+        )
+    if argument.secret and rule is not allowance_terms.LimitRule.ANY:
         raise InvalidInput(field, "is a secret, which can only have the rule any")
-    limit = ArgumentLimit(path=argument.path, rule=rule, values=tuple(values))
+    limit = allowance_terms.ArgumentLimit(path=argument.path, rule=rule, values=tuple(values))
     problem = matching.problem(limit)
     if problem is not None:
         raise InvalidInput(field, problem)

@@ -16,7 +16,6 @@ from uuid import UUID
 from approvals import clock
 from approvals.errors import AllowanceBroken
 from approvals.governance import allowances, policies
-from approvals.governance.allowances import FIRST_USE, Allowance
 from approvals.models import Approval, approval_rows
 from approvals.reads import usual
 from approvals.requests import snapshot, verification
@@ -28,16 +27,9 @@ from runtime.core.run.continuation import merge_people
 from runtime.core.run.events import AllowanceUse
 from runtime.core.values.enums import Risk
 from runtime.keyring import sealing
+from runtime.ports import approvals
 from runtime.ports.access import Actor
-from runtime.ports.approvals import (
-    Allowed,
-    ApprovalVoid,
-    NotConfirmed,
-    ReviewSnapshot,
-    VerifiedApproval,
-)
 from runtime.store import pool
-from runtime.store.pool import Connection
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +61,7 @@ _lock = threading.Lock()
 _live = _Live(checked=float("-inf"), tools=frozenset())
 
 
-def allow(call: ReviewSnapshot, uses: Mapping[UUID, int]) -> Allowed | None:
+def allow(call: approvals.ReviewSnapshot, uses: Mapping[UUID, int]) -> approvals.Allowed | None:
     """Return the allowance that passes this call, None if a person must be asked.
 
     `uses` counts the uses of each allowance that the step takes already.
@@ -110,7 +102,7 @@ def allow(call: ReviewSnapshot, uses: Mapping[UUID, int]) -> Allowed | None:
 
 def verify(
     approval: Approval, origin: Collection[str], risk: Risk | None = None
-) -> VerifiedApproval:
+) -> approvals.VerifiedApproval:
     """Verify the use by which a call was passed, just before the call starts. `risk` is that of the call now.
 
     Raises ApprovalVoid if the allowance does not count any more, NotConfirmed if it was forged, KeyMissing.
@@ -126,13 +118,15 @@ def verify(
         at = _check_use(connection, approval)
         state = allowance.state(at)
         if state in ("revoked", "ended"):
-            raise ApprovalVoid(f"the allowance of {' and '.join(allowance.makers)} is {state}")
+            raise approvals.ApprovalVoid(
+                f"the allowance of {' and '.join(allowance.makers)} is {state}"
+            )
         if not _is_met(judged.demands) or judged.risk != approval.risk:
-            raise ApprovalVoid("the policy demands more than an allowance gives")
+            raise approvals.ApprovalVoid("the policy demands more than an allowance gives")
         denial = _makers_denial(connection, allowance, approval, at, origin)
         if denial is not None:
-            raise ApprovalVoid(denial)
-    return VerifiedApproval(by=allowance.makers)
+            raise approvals.ApprovalVoid(denial)
+    return approvals.VerifiedApproval(by=allowance.makers)
 
 
 def problem_of(gate: UUID, use: AllowanceUse) -> str | None:
@@ -147,7 +141,7 @@ def problem_of(gate: UUID, use: AllowanceUse) -> str | None:
         with pool.in_transaction() as connection:
             allowance = _of_request(connection, approval)
             _check_use(connection, approval)
-    except NotConfirmed as exc:
+    except approvals.NotConfirmed as exc:
         return str(exc)
     return None if allowance.makers == use.by else "other people made the allowance"
 
@@ -158,7 +152,7 @@ def forget() -> None:
     _live = _Live(checked=float("-inf"), tools=frozenset())
 
 
-def _of_tool(connection: Connection, tool: str) -> tuple[Allowance, ...]:
+def _of_tool(connection: pool.Connection, tool: str) -> tuple[allowances.Allowance, ...]:
     """Return the allowances of the tool; none if an act on one of them does not verify."""
     global _live
     with _lock:
@@ -193,8 +187,8 @@ def _is_met(demands: Demands | None) -> bool:
 
 
 def _makers_denial(
-    connection: Connection,
-    allowance: Allowance,
+    connection: pool.Connection,
+    allowance: allowances.Allowance,
     approval: Approval,
     at: datetime,
     origin: Iterable[str],
@@ -211,7 +205,7 @@ def _makers_denial(
     return None
 
 
-def _allowed(allowance: Allowance, uses: Mapping[UUID, int]) -> Allowed:
+def _allowed(allowance: allowances.Allowance, uses: Mapping[UUID, int]) -> approvals.Allowed:
     assert allowance.proof is not None  # it is in force
     use = AllowanceUse(
         id=allowance.id,
@@ -219,29 +213,29 @@ def _allowed(allowance: Allowance, uses: Mapping[UUID, int]) -> Allowed:
         of=allowance.terms.count,
         by=allowance.makers,
     )
-    return Allowed(use=use, proof=allowance.proof)
+    return approvals.Allowed(use=use, proof=allowance.proof)
 
 
-def _of_request(connection: Connection, approval: Approval) -> Allowance:
+def _of_request(connection: pool.Connection, approval: Approval) -> allowances.Allowance:
     """Read the allowance that a request names. Raises NotConfirmed."""
     assert approval.allowance is not None
     try:
         allowance = allowances.read_allowance(approval.allowance, connection)
     except AllowanceBroken as exc:
-        raise NotConfirmed(str(exc)) from exc
+        raise approvals.NotConfirmed(str(exc)) from exc
     if allowance is None or allowance.confirmed_by is None:
-        raise NotConfirmed("there is no such allowance")
+        raise approvals.NotConfirmed("there is no such allowance")
     return allowance
 
 
-def _check_use(connection: Connection, approval: Approval) -> datetime:
+def _check_use(connection: pool.Connection, approval: Approval) -> datetime:
     """Raise NotConfirmed unless the use of this request is stored. Return the time of the database."""
     row = pool.row(
         connection,
         _USE,
         {
             "allowance": approval.allowance,
-            "seq": (approval.allowance_use or 0) + FIRST_USE - 1,
+            "seq": (approval.allowance_use or 0) + allowances.FIRST_USE - 1,
             "approval": approval.id,
             "run": approval.run_id,
             "frame": approval.frame,
@@ -250,5 +244,5 @@ def _check_use(connection: Connection, approval: Approval) -> datetime:
     )
     assert row is not None  # a SELECT without FROM has one row
     if not row[1]:
-        raise NotConfirmed("the use of the allowance is not stored")
+        raise approvals.NotConfirmed("the use of the allowance is not stored")
     return clock.to_utc(row[0])

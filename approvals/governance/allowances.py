@@ -17,7 +17,6 @@ from approvals.rules.allowance_terms import Terms
 from approvals.signed import rows as signed_rows
 from approvals.signed.rows import SignedLog
 from runtime.store import pool
-from runtime.store.pool import Connection
 
 Act = AllowanceAct.AllowanceChange
 State = Literal["proposed", "in force", "used up", "ended", "revoked"]
@@ -89,7 +88,7 @@ class Allowance:
         return "in force" if self.left else "used up"
 
 
-def of_tool(connection: Connection, tool: str) -> tuple[Allowance, ...]:
+def of_tool(connection: pool.Connection, tool: str) -> tuple[Allowance, ...]:
     """Read the confirmed allowances of a tool that have not ended. Raises AllowanceBroken."""
     return _read(connection, _ids(connection, _OF_TOOL, {"tool": tool}))
 
@@ -108,7 +107,7 @@ def newest() -> tuple[tuple[Allowance, ...], tuple[str, ...]]:
     return tuple(verified), tuple(broken)
 
 
-def read_allowance(allowance: UUID, connection: Connection | None = None) -> Allowance | None:
+def read_allowance(allowance: UUID, connection: pool.Connection | None = None) -> Allowance | None:
     """Read one allowance, None if there is none. Raises AllowanceBroken."""
     if connection is not None:
         return next(iter(_read(connection, [allowance])), None)
@@ -116,7 +115,7 @@ def read_allowance(allowance: UUID, connection: Connection | None = None) -> All
         return next(iter(_read(ours, [allowance])), None)
 
 
-def live_tools(connection: Connection) -> frozenset[str]:
+def live_tools(connection: pool.Connection) -> frozenset[str]:
     """Return the tools with a confirmed allowance that has not ended."""
     return frozenset(row[0] for row in connection.execute(_LIVE_TOOLS).fetchall())
 
@@ -136,17 +135,17 @@ def append(
     LOG.append(act, by=by, allowance=allowance, seq=seq, **values)
 
 
-def _ids(connection: Connection, query: str, parameters: dict[str, Any]) -> list[UUID]:
+def _ids(connection: pool.Connection, query: str, parameters: dict[str, Any]) -> list[UUID]:
     return [row[0] for row in connection.execute(query, parameters).fetchall()]
 
 
-def _read(connection: Connection, ids: Sequence[UUID]) -> tuple[Allowance, ...]:
+def _read(connection: pool.Connection, ids: Sequence[UUID]) -> tuple[Allowance, ...]:
     acts, uses = _rows(connection, ids)
     return tuple(_build(acts[key], *uses.get(key, (0, 0))) for key in ids if key in acts)
 
 
 def _rows(
-    connection: Connection, ids: Sequence[UUID]
+    connection: pool.Connection, ids: Sequence[UUID]
 ) -> tuple[dict[UUID, list[AllowanceAct]], dict[UUID, tuple[int, int]]]:
     """Read the signed acts of each allowance, and the number of its uses with that of the last one's act."""
     acts: dict[UUID, list[AllowanceAct]] = {}

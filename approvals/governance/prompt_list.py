@@ -15,7 +15,6 @@ from approvals.governance.prompt_versions import CODE, LOG, PRODUCTION, Activati
 from approvals.models import PromptAct
 from approvals.rights.second_admin import SecondAdmin
 from approvals.rules import plain_yaml
-from approvals.rules.plain_yaml import YamlInvalid
 from runtime.core.run.events import AgentChange
 from runtime.core.values.ids import is_prompt_name
 from runtime.core.values.json_values import sha256_of
@@ -220,7 +219,7 @@ def read_file(text: str) -> PromptFile:
         raise InvalidInput("file", f"has {len(text)} characters, at most {MAX_FILE} are allowed")
     try:
         root = plain_yaml.compose(text)
-    except YamlInvalid as exc:
+    except plain_yaml.YamlInvalid as exc:
         raise InvalidInput("file", f"has an error in {exc}") from exc
     if not isinstance(root, MappingNode):
         raise InvalidInput("file", f"must have the fields {', '.join(FIELDS)}")

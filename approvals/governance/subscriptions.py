@@ -20,8 +20,6 @@ from approvals import clock
 from approvals.errors import UnknownSubscription
 from approvals.models import OutboxMessage, Subscription
 from approvals.outbox import messages, webhook
-from approvals.outbox.messages import AttemptResult, MessageKind
-from approvals.outbox.webhook import InvalidUrl
 from approvals.rights.access import AccessService
 from approvals.rights.principals import Scope
 from approvals.signed.audit import log_change
@@ -127,7 +125,7 @@ def subscribe(terms: SubscriptionTerms, *, actor: Actor) -> SubscriptionView:
         raise InvalidInput("url", "must be text")
     try:
         webhook.check_url(terms.url)
-    except InvalidUrl as exc:
+    except webhook.InvalidUrl as exc:
         raise InvalidInput("url", str(exc)) from exc
     if not terms.events or not isinstance(terms.events, list) or set(terms.events) - set(EventType):
         raise InvalidInput("events", "must be some of " + ", ".join(EventType))
@@ -215,10 +213,10 @@ def retry(subscription: UUID, message: UUID, *, actor: Actor) -> None:
     log_change(actor.person, f"sent a message of the subscription {subscription} again")
 
 
-class SubscribedEvents(MessageKind):
+class SubscribedEvents(messages.MessageKind):
     """Sends the messages to subscriptions. Their triggers compose them."""
 
-    def send(self, message: OutboxMessage) -> AttemptResult | None:
+    def send(self, message: OutboxMessage) -> messages.AttemptResult | None:
         """Post the message to the present address, signed with each secret that counts now."""
         row = Subscription.objects.filter(pk=message.destination, paused_at=None).first()
         if row is None or message.body is None:

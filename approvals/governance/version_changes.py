@@ -19,7 +19,6 @@ from django.db.models import QuerySet
 from approvals import clock
 from approvals.models import Approval, VersionDecision, VersionWithdrawal, approval_rows
 from approvals.rights import approval_rights, principals
-from approvals.rights.principals import Principal, Scope
 from approvals.rules.policy_text import MAX_UNDO
 from approvals.signed import rows as signed_rows
 from runtime.core.run.continuation import merge_people
@@ -127,7 +126,7 @@ class WaitingPair:
         return tuple(run for run in self.runs if run.refusal)
 
 
-def waiting(principal: Principal | None) -> tuple[WaitingPair, ...]:
+def waiting(principal: principals.Principal | None) -> tuple[WaitingPair, ...]:
     """List the pairs, the one with the most runs first, as this reader may decide them."""
     runs_by_pair: dict[VersionPair, list[WaitingRun]] = {}
     for pair, approval in _rows():
@@ -136,7 +135,7 @@ def waiting(principal: Principal | None) -> tuple[WaitingPair, ...]:
     return tuple(sorted(pairs, key=lambda waiting: (-waiting.count, waiting.pair.agent)))
 
 
-def find(pair: VersionPair, principal: Principal | None) -> WaitingPair | None:
+def find(pair: VersionPair, principal: principals.Principal | None) -> WaitingPair | None:
     """Return this pair, None if no run waits for it."""
     runs = [_waiting(approval, principal) for other, approval in _rows() if other == pair]
     return _pair(pair, runs) if runs else None
@@ -253,7 +252,7 @@ def _pair_of(approval: Approval) -> VersionPair | None:
     return pair if all(isinstance(field, str) for field in fields) else None
 
 
-def _waiting(approval: Approval, principal: Principal | None) -> WaitingRun:
+def _waiting(approval: Approval, principal: principals.Principal | None) -> WaitingRun:
     denial = approval_rights.denial(principal, approval)
     return WaitingRun(
         approval_id=approval.id,
@@ -302,13 +301,13 @@ def decider(
 
 
 def refusal(
-    principal: Principal | None, *, requester: str = "", origin: Collection[str] = ()
+    principal: principals.Principal | None, *, requester: str = "", origin: Collection[str] = ()
 ) -> Forbidden | None:
     """Say why this person may not decide the changes of such a run, by the rules of a version gate; None if they may.
 
     Raises nothing. Without `requester` only the person's own rights are checked.
     """
-    if principal is not None and not principal.has(Scope.ADMIN):
+    if principal is not None and not principal.has(principals.Scope.ADMIN):
         return Forbidden("not_eligible", f"{principal.person} is no admin.")
     approval = Approval(
         kind=GateKind.VERSION,

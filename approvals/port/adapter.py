@@ -14,7 +14,6 @@ from django.db.models.expressions import RawSQL
 
 from approvals import clock
 from approvals.decisions import commit, open_requests
-from approvals.decisions.open_requests import ResolvedRequests
 from approvals.errors import BrokenChain
 from approvals.governance import (
     allowance_uses,
@@ -26,10 +25,8 @@ from approvals.governance import (
 from approvals.models import OF_CALL, Approval
 from approvals.notices import due, slack_posts
 from approvals.outbox import messages
-from approvals.outbox.messages import Sender
 from approvals.people import instances
 from approvals.port import evidence, jobs, verifier
-from approvals.port.jobs import Outlooks
 from approvals.reads import pending_ages
 from approvals.reads.approval_views import to_view
 from approvals.rights import approval_rights
@@ -38,39 +35,27 @@ from approvals.signed import audit, extensions
 from runtime.core.run.events import AllowanceUse, GateExtended
 from runtime.core.values.enums import Decision, Risk
 from runtime.errors import GateNotOpen, RunEnded
+from runtime.ports import approvals
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
-from runtime.ports.approvals import (
-    HELD,
-    HOLD_LIFTED,
-    Allowed,
-    EndedCall,
-    PolicyFacts,
-    RequestLink,
-    ReviewSnapshot,
-    Ruling,
-    StatementPart,
-    VerifiedApproval,
-)
 from runtime.store import pool
-from runtime.store.pool import Connection
 
 
 class ApprovalService:
     """Selects the calls that need approval, and stores and verifies their requests."""
 
     def __init__(self) -> None:
-        self._outlooks = Outlooks()
-        self._sender = Sender(
+        self._outlooks = jobs.Outlooks()
+        self._sender = messages.Sender(
             {
-                instances.RESOLVED: ResolvedRequests(),
+                instances.RESOLVED: open_requests.ResolvedRequests(),
                 **subscriptions.KINDS,
                 **due.KINDS,
                 **slack_posts.KINDS,
             }
         )
 
-    def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
+    def judge(self, info: CallInfo, facts: approvals.PolicyFacts) -> approvals.Ruling:
         """Evaluate the call by the policy in force. Raises PolicyBroken: then the engine opens a hold."""
         _, judgement = policies.judge(
             Facts(
@@ -83,13 +68,15 @@ class ApprovalService:
                 requester=facts.requester,
             )
         )
-        return Ruling(
+        return approvals.Ruling(
             gated=judgement.approval,
             expires_in=judgement.expires_after,
             extends_by=judgement.extends_by,
         )
 
-    def allow(self, snapshot: ReviewSnapshot, uses: Mapping[UUID, int]) -> Allowed | None:
+    def allow(
+        self, snapshot: approvals.ReviewSnapshot, uses: Mapping[UUID, int]
+    ) -> approvals.Allowed | None:
         """Return the allowance that passes this call, None if people must be asked."""
         return allowance_uses.allow(snapshot, uses)
 
@@ -99,13 +86,13 @@ class ApprovalService:
 
     def open(
         self,
-        connection: Connection,
-        snapshots: Sequence[ReviewSnapshot],
+        connection: pool.Connection,
+        snapshots: Sequence[approvals.ReviewSnapshot],
         *,
         origin: Collection[str],
         at: datetime | None = None,
         read: Any = None,
-    ) -> tuple[StatementPart, ...]:
+    ) -> tuple[approvals.StatementPart, ...]:
         """Build a request for each snapshot, as parts of the step that opens their gates."""
         if at is None or read is None:
             at, last = open_requests.last_audit_row(connection, snapshots[0].run)
@@ -113,7 +100,9 @@ class ApprovalService:
             last = audit.Last(seq=read[0], hash=read[1])
         return open_requests.build(snapshots, origin, at=at, last=last)
 
-    def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[StatementPart, ...]:
+    def outcomes(
+        self, ended: Sequence[approvals.EndedCall], *, position: int
+    ) -> tuple[approvals.StatementPart, ...]:
         """Build the rows of calls that end, as a part of their step."""
         return (open_requests.record_outcomes(ended, position=position),)
 
@@ -136,7 +125,7 @@ class ApprovalService:
         origin: Collection[str] = (),
         reviewers: Collection[str] = (),
         decision: Decision | None = None,
-    ) -> VerifiedApproval:
+    ) -> approvals.VerifiedApproval:
         """Verify and return an approval just before its call starts."""
         return verifier.approval(
             gate=gate,
@@ -252,8 +241,8 @@ class ApprovalService:
 
     def is_held(self, run: UUID) -> bool:
         """Tell by the audit whether a run is under a legal hold; also if the rows that lift it do not verify."""
-        act = audit.last_act(run, (HELD, HOLD_LIFTED))
-        return act == HELD or (act is not None and self.problem_of(run) is not None)
+        act = audit.last_act(run, (approvals.HELD, approvals.HOLD_LIFTED))
+        return act == approvals.HELD or (act is not None and self.problem_of(run) is not None)
 
     def was_imported(self, run: UUID) -> bool:
         """Tell whether the run, or one that it is a fork of, came from another installation."""
@@ -278,10 +267,12 @@ class ApprovalService:
         rows = rows.filter(decided_by__isnull=False)
         return dict(rows.values_list("status").annotate(number=Count("id")))
 
-    def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, RequestLink]:
+    def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, approvals.RequestLink]:
         """Return the request of each gate with its sentence, which names a row that does not verify."""
         views = [to_view(approval, None) for approval in Approval.objects.filter(gate__in=gates)]
-        return {view.gate: RequestLink(id=view.id, sentence=view.sentence) for view in views}
+        return {
+            view.gate: approvals.RequestLink(id=view.id, sentence=view.sentence) for view in views
+        }
 
 
 _SCHEMA = """

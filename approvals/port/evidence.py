@@ -21,7 +21,6 @@ from approvals.reads import review_times
 from approvals.requests import snapshot, verification
 from approvals.signed import audit, extensions, statements, votes
 from approvals.signed.audit import UNDONE
-from approvals.signed.statements import Statement
 from runtime.core.run.events import GateDecided
 from runtime.core.values.enums import Decision, Verdict
 from runtime.core.values.verdicts import BEFORE_CALL
@@ -134,7 +133,7 @@ class _Reader:
         self.subject = "the requests"
         self._rows, self._run, self._keys = rows, run, keys
         self._approvals: dict[UUID, Approval] = {}
-        self._statements: dict[UUID, Statement] = {}
+        self._statements: dict[UUID, statements.Statement] = {}
         self._counts: dict[str, int] = {}
 
     def verify(
@@ -178,7 +177,7 @@ class _Reader:
             self._statements[approval.gate] = self._statement(approval)
             self._count("decisions")
 
-    def _statement(self, approval: Approval) -> Statement:
+    def _statement(self, approval: Approval) -> statements.Statement:
         statement = statements.read(approval, self._keys.verify)
         verification.check_edited(approval, statement)
         if approval.expires_at is not None and statement.at >= approval.expires_at:

@@ -17,7 +17,6 @@ from approvals.decisions import votes
 from approvals.models import Approval, AuditEntry, Vote
 from approvals.notices import channels
 from approvals.reads import deciders
-from approvals.reads.deciders import Outlook
 from approvals.requests import verification
 from approvals.rights.principals import Principal
 from approvals.rules import policy
@@ -141,9 +140,9 @@ class _Everyone:
         self._deputies = tuple(person for person in people if person.stand_ins)
         self._cooling = tuple(person for person in people if person.cooling_until)
         self._relevant: dict[tuple[str | None, str], tuple[Principal, ...]] = {}
-        self._outlooks: dict[tuple[object, ...], Outlook] = {}
+        self._outlooks: dict[tuple[object, ...], deciders.Outlook] = {}
 
-    def outlook(self, approval: Approval, votes: dict[str, int], at: datetime) -> Outlook:
+    def outlook(self, approval: Approval, votes: dict[str, int], at: datetime) -> deciders.Outlook:
         """Return the outlook of a request. If the people suffice, it may lack some of them."""
         end = deciders.end_of(approval)
         away = [
@@ -199,7 +198,7 @@ def _mark_changed(rows: list[Approval], everyone: _Everyone) -> int:
     return changed
 
 
-def _mark(approval: Approval, outlook: Outlook, at: datetime) -> bool:
+def _mark(approval: Approval, outlook: deciders.Outlook, at: datetime) -> bool:
     """Mark the request or clear its mark. Return False if another sweeper did. Only the first mark is audited."""
     with transaction.atomic():
         audit.lock_runs(approval.run_id)

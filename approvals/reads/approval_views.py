@@ -18,9 +18,7 @@ from approvals.models import Approval, approval_rows
 from approvals.requests import confirmation, snapshot, verification
 from approvals.rights import approval_rights as request_rules
 from approvals.rights import principals
-from approvals.rights.principals import Principal, Scope
 from approvals.rules import policy
-from approvals.rules.policy import Demands, NextStep, OnExpiry, demands_of
 from approvals.signed import extensions, statements
 from runtime.core.documents import external_call
 from runtime.core.run.continuation import merge_people
@@ -61,7 +59,7 @@ class ApprovalView:
     """
 
     stored: Approval
-    reader: Principal | None
+    reader: principals.Principal | None
     tampered: str | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -145,7 +143,7 @@ class ApprovalView:
         """Whether this reader may extend its deadline, see `decisions.extend`."""
         if not self.is_pending or self.stored.expires_at is None or self.tampered:
             return False
-        is_admin = self.reader is not None and self.reader.has(Scope.ADMIN)
+        is_admin = self.reader is not None and self.reader.has(principals.Scope.ADMIN)
         return (is_admin or self.denial is None) and not external_call.is_path(self.stored.path)
 
     @cached_property
@@ -183,10 +181,10 @@ class ApprovalView:
         return self.words is not None and self.words.asks_again
 
     @cached_property
-    def demands(self) -> Demands | None:
+    def demands(self) -> policy.Demands | None:
         """The demands of the policy's rule; None under the default policy."""
         try:
-            return demands_of(self.stored.rule)
+            return policy.demands_of(self.stored.rule)
         except (ValueError, KeyError, TypeError):  # the row was tampered with
             return None
 
@@ -227,7 +225,7 @@ class ApprovalView:
         return request_rules.rule_lets_write(self.stored.kind, self.demands)
 
     @property
-    def next_step(self) -> NextStep | None:
+    def next_step(self) -> policy.NextStep | None:
         """The step that follows if no person decides; None without a deadline, and for a closed request."""
         if not self.is_pending:
             return None
@@ -236,11 +234,11 @@ class ApprovalView:
         )
 
     @property
-    def on_expiry(self) -> OnExpiry | None:
+    def on_expiry(self) -> policy.OnExpiry | None:
         """The consequence of the last deadline, None without one."""
         if self.stored.expires_at is None:
             return None
-        return self.demands.on_expiry if self.demands else OnExpiry.DENY
+        return self.demands.on_expiry if self.demands else policy.OnExpiry.DENY
 
     @property
     def rule(self) -> str | None:
@@ -358,7 +356,7 @@ def approval(approval_id: UUID, *, actor: Actor) -> ApprovalView:
     return approval_for(approval_id, principals.principal_of(actor))
 
 
-def approval_for(approval_id: UUID, principal: Principal | None) -> ApprovalView:
+def approval_for(approval_id: UUID, principal: principals.Principal | None) -> ApprovalView:
     """Return one approval to a reader with these rights. Raises NotFound as `approval`."""
     return to_view(readable(approval_id, principal), principal)
 
@@ -379,7 +377,7 @@ def several(ids: Collection[UUID], *, actor: Actor) -> tuple[ApprovalView, ...]:
     return tuple(by_id[approval_id] for approval_id in ids if approval_id in by_id)
 
 
-def readable(approval_id: UUID, principal: Principal | None) -> Approval:
+def readable(approval_id: UUID, principal: principals.Principal | None) -> Approval:
     """Return the row if this principal may read it. Raises NotFound."""
     approval = Approval.objects.filter(
         request_rules.readable_requests(principal), pk=approval_id
@@ -389,7 +387,7 @@ def readable(approval_id: UUID, principal: Principal | None) -> Approval:
     return approval
 
 
-def to_view(approval: Approval, reader: Principal | None) -> ApprovalView:
+def to_view(approval: Approval, reader: principals.Principal | None) -> ApprovalView:
     """Verify a row, and return it as this reader sees it."""
     return ApprovalView(stored=approval, reader=reader, tampered=verification.fault(approval))
 

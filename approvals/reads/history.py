@@ -20,20 +20,15 @@ from django.db.models.lookups import Exact
 
 from approvals.models import ASKING_AGENT, IN_DOUBT, ROOT_AGENT, Approval, ApprovalOutcome
 from approvals.reads import approval_views, filters
-from approvals.reads.approval_views import ApprovalView
-from approvals.reads.filters import DecisionFilter
 from approvals.requests import argument_changes, verification
-from approvals.requests.argument_changes import ArgumentChange
 from approvals.rights import approval_rights as request_rules
 from approvals.rights.principals import Principal, Scope
 from approvals.rules import roles
 from approvals.signed import extensions, statements, votes
-from approvals.signed.votes import Cast
 from runtime.core.documents import external_call
 from runtime.core.values.verdicts import IN_HISTORY, VERDICTS
 from runtime.errors import InvalidInput, KeyMissing
 from runtime.keyring import files, purposes, sealing, signatures
-from runtime.keyring.signatures import Signature
 from runtime.ports.approvals import CallOutcome, NotConfirmed
 
 LIMIT = 50
@@ -51,7 +46,7 @@ _FACTS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class PastDecision(ApprovalView):
+class PastDecision(approval_views.ApprovalView):
     """A closed approval.
 
     `voters` gave the approvals that the policy asked for, `decided_by` among them unless that person denied. `edits`
@@ -63,8 +58,8 @@ class PastDecision(ApprovalView):
 
     outcome: str | None
     position: int | None
-    voters: tuple[Cast, ...]
-    edits: tuple[ArgumentChange, ...]
+    voters: tuple[votes.Cast, ...]
+    edits: tuple[argument_changes.ArgumentChange, ...]
 
     @property
     def verdict(self) -> str:
@@ -112,7 +107,7 @@ class _Walk:
     filter: Q = field(default_factory=Q)
     alone: "_Walk | None" = None
 
-    def rows(self, criteria: DecisionFilter, after: _Position | None) -> QuerySet[Any]:
+    def rows(self, criteria: filters.DecisionFilter, after: _Position | None) -> QuerySet[Any]:
         """Return the rows of the time that the filter chooses, after a place, in order."""
         rows = self.model.objects.filter(self.condition, decided_at__isnull=False)
         if criteria.since is not None:
@@ -124,7 +119,7 @@ class _Walk:
             rows = rows.filter(self._is("lte", after[0]), self._beyond("lt", after))
         return rows.order_by(f"-{self.at}", f"-{self.id}")
 
-    def end(self, criteria: DecisionFilter, after: _Position | None) -> _Position | None:
+    def end(self, criteria: filters.DecisionFilter, after: _Position | None) -> _Position | None:
         """Return the place of the last row to look at, None if there are fewer than SCANNED."""
         walk = self.alone or self
         places = walk.rows(criteria, after).values_list(walk.at, walk.id)
@@ -144,7 +139,7 @@ class _Walk:
 
 def page(
     principal: Principal | None,
-    criteria: DecisionFilter,
+    criteria: filters.DecisionFilter,
     *,
     limit: int = LIMIT,
     cursor: str | None = None,
@@ -211,7 +206,7 @@ def _position(approval: Approval) -> _Position:
     return approval.decided_at, approval.id
 
 
-def _walks(principal: Principal | None, criteria: DecisionFilter) -> tuple[_Walk, ...]:
+def _walks(principal: Principal | None, criteria: filters.DecisionFilter) -> tuple[_Walk, ...]:
     """Choose the index to walk. Two hold the agents: that of the run, and the one that proposed the call."""
     if principal is not None and not (
         principal.has(Scope.ADMIN) or roles.risks_decided_by(principal.groups)
@@ -246,7 +241,7 @@ def _walks(principal: Principal | None, criteria: DecisionFilter) -> tuple[_Walk
     return (_Walk(condition=Q()),)
 
 
-def _condition(criteria: DecisionFilter) -> Q:
+def _condition(criteria: filters.DecisionFilter) -> Q:
     condition = filters.condition(criteria.words)
     exact = {
         "requester": criteria.by,
@@ -289,7 +284,7 @@ def _is_voter(person: str) -> Q:
     return Q(voted__contains=[person]) | Q(voted_for__contains=[person])
 
 
-def _is_agent(agent: Any, criteria: DecisionFilter) -> Q:
+def _is_agent(agent: Any, criteria: filters.DecisionFilter) -> Q:
     return Q(Exact(agent, Value(criteria.agent, TextField())))
 
 
@@ -306,7 +301,7 @@ def _read_votes(approval_ids: Iterable[UUID]) -> dict[UUID, str | None]:
 def _decision(approval: Approval, stored_votes: str | None) -> PastDecision:
     """Verify a row and its votes, and return it as plain data."""
     tampered, outcome = verification.fault(approval), getattr(approval, "outcome", None)
-    voters: tuple[Cast, ...] = ()
+    voters: tuple[votes.Cast, ...] = ()
     try:
         voters = votes.read(approval, stored_votes)
         if (
@@ -328,7 +323,7 @@ def _decision(approval: Approval, stored_votes: str | None) -> PastDecision:
     )
 
 
-def _edits(approval: Approval) -> tuple[ArgumentChange, ...]:
+def _edits(approval: Approval) -> tuple[argument_changes.ArgumentChange, ...]:
     """Return what an approval with changes changed. Secret and held values are masked."""
     if approval.edited is None or verification.is_erased(approval):
         return ()
@@ -337,7 +332,7 @@ def _edits(approval: Approval) -> tuple[ArgumentChange, ...]:
     before, after = (sealing.opened_args(approval.tool, args) for args in texts)
     masked = frozenset.intersection(*(sealing.secret_args(approval.tool, args) for args in texts))
     of_masked = [
-        ArgumentChange(
+        argument_changes.ArgumentChange(
             path=name,
             before=sealing.REDACTED,
             after=sealing.REDACTED,
@@ -351,14 +346,14 @@ def _edits(approval: Approval) -> tuple[ArgumentChange, ...]:
     return (*argument_changes.changes(*redacted), *of_masked)
 
 
-def read_evidence(approval: ApprovalView) -> dict[str, Any]:
+def read_evidence(approval: approval_views.ApprovalView) -> dict[str, Any]:
     """Return the facts of a verified, signed decision, and what an auditor needs to verify it. Raises KeyMissing.
 
     The signed text has the digest of the request, which covers its arguments and its first deadline, and the digests of
     the votes. Each extension of the deadline is signed for itself.
     """
     row = approval.stored
-    signature = Signature(hex=statements.signature_of(row), key_id=str(row.key_id))
+    signature = signatures.Signature(hex=statements.signature_of(row), key_id=str(row.key_id))
     return {
         "request": {name: getattr(approval, name) for name in _FACTS},
         "digest": approval.digest,
@@ -367,7 +362,7 @@ def read_evidence(approval: ApprovalView) -> dict[str, Any]:
     }
 
 
-def _signed(text: str, signature: Signature) -> dict[str, str]:
+def _signed(text: str, signature: signatures.Signature) -> dict[str, str]:
     return {
         "signed_bytes": signatures.labelled(purposes.DECISIONS, text).decode(),
         "algorithm": "Ed25519",

@@ -21,7 +21,6 @@ from approvals.models import IN_DOUBT, OF_CALL, Approval
 from approvals.reads import filters, pending_ages, usual
 from approvals.reads.approval_views import ApprovalView, to_view
 from approvals.reads.orders import Order
-from approvals.reads.usual import UnusualByApproval
 from approvals.rights import approval_rights
 from approvals.rights.principals import Principal
 from approvals.rules.argument_values import PastValues
@@ -358,7 +357,7 @@ def following(approval: ApprovalView) -> UUID | None:
 
 
 def pick_important(
-    items: Iterable[ApprovalView], odd: UnusualByApproval
+    items: Iterable[ApprovalView], odd: usual.UnusualByApproval
 ) -> tuple[ApprovalView, ...]:
     """Return the calls to look at first: MOST at high risk with an odd value, MOST at medium risk with an alarming one.
 

@@ -23,13 +23,8 @@ from approvals.models import OF_CALL, Approval
 from approvals.reads.approval_views import ApprovalView
 from approvals.requests import verification
 from approvals.rights import approval_rights
+from approvals.rules import unusual_values
 from approvals.rules.argument_values import PastValues
-from approvals.rules.unusual_values import (
-    ORDER,
-    UnusualValue,
-    always_differs,
-    describe_usual_values,
-)
 from runtime.keyring import sealing
 
 MAX_EDITS = 100  # words removed or added, beyond which two texts count as entirely different
@@ -348,23 +343,25 @@ class ApprovalComparison:
 
 
 def compare(
-    last: Similar, past: PastValues, oddities: Collection[UnusualValue]
+    last: Similar, past: PastValues, oddities: Collection[unusual_values.UnusualValue]
 ) -> ApprovalComparison:
     """Sort the changes since the last similar approval by their oddness."""
     weights = dict[str, int]()
     for oddity in oddities:
-        weights[oddity.argument] = min(weights.get(oddity.argument, len(ORDER)), oddity.weight)
+        weights[oddity.argument] = min(
+            weights.get(oddity.argument, len(unusual_values.ORDER)), oddity.weight
+        )
     rows, varying, unchanged = list[Compared](), list[ComparedArgument](), list[ComparedArgument]()
     for change in last.changes:
         is_odd = change.name in weights
-        usual_text = describe_usual_values(change.name, past)
+        usual_text = unusual_values.describe_usual_values(change.name, past)
         if change.difference is ArgumentDifference.SAME and not is_odd:
             unchanged.append(change)
-        elif not is_odd and not usual_text and always_differs(change.name, past):
+        elif not is_odd and not usual_text and unusual_values.always_differs(change.name, past):
             varying.append(change)
         else:
             rows.append(Compared(change=change, is_odd=is_odd, usual="" if is_odd else usual_text))
-    rows.sort(key=lambda row: weights.get(row.change.name, len(ORDER)))
+    rows.sort(key=lambda row: weights.get(row.change.name, len(unusual_values.ORDER)))
     return ApprovalComparison(
         last=last, past=past, rows=tuple(rows), varying=tuple(varying), unchanged=tuple(unchanged)
     )

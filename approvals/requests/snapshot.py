@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from approvals.models import Approval, ToolSchema, approval_rows
 from approvals.rules import policy, roles
-from approvals.rules.policy import Demands
 from approvals.signed import extensions
 from runtime.core.values import json_schema
 from runtime.core.values.enums import EffectClass
@@ -51,7 +50,7 @@ class Judged:
 
     version: str = roles.POLICY_VERSION
     risk: str
-    demands: Demands | None = None
+    demands: policy.Demands | None = None
 
 
 def row(

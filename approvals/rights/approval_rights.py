@@ -18,7 +18,6 @@ from django.utils import timezone
 from approvals.models import Approval, approval_rows
 from approvals.rights.principals import Principal, Scope
 from approvals.rules import policy, roles
-from approvals.rules.policy import Demands, demands_of, keys_of
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.enums import Risk
 from runtime.core.values.verdicts import BEFORE_CALL
@@ -274,7 +273,7 @@ def _not_named(principal: Principal, approval: Approval, at: datetime) -> Forbid
     if approval.is_in_doubt:
         return None
     try:
-        demands = demands_of(approval.rule)
+        demands = policy.demands_of(approval.rule)
     except (ValueError, KeyError, TypeError):
         return None  # the row was tampered with, so no decision on it is signed
     if demands is None or any(
@@ -299,7 +298,7 @@ def _is_named(principal: Principal, approval: Approval) -> bool:
 
 
 def _keys(principal: Principal) -> list[str]:
-    return list(keys_of(principal.person, principal.groups))
+    return list(policy.keys_of(principal.person, principal.groups))
 
 
 def _waits_for_others(principal: Principal) -> Q:
@@ -357,13 +356,13 @@ def _bound(principal: Principal, people: Collection[str]) -> str:
 def may_write(approval: Approval) -> bool:
     """Tell whether the rule lets people who may decide this request write to its run."""
     try:
-        demands = demands_of(approval.rule)
+        demands = policy.demands_of(approval.rule)
     except (ValueError, KeyError, TypeError):
         return False  # the row was tampered with, so no decision on it is signed
     return rule_lets_write(approval.kind, demands)
 
 
-def rule_lets_write(kind: str, demands: Demands | None) -> bool:
+def rule_lets_write(kind: str, demands: policy.Demands | None) -> bool:
     """Tell the same by the kind of the request and its demands."""
     return kind in BEFORE_CALL and demands is not None and demands.reviewer_may_write
 

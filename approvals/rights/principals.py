@@ -16,9 +16,7 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 
 from approvals.models import Absence, Assignment, Token, approval_rows
 from approvals.rights import assignments
-from approvals.rights.assignments import Bond
 from approvals.rules import roles
-from approvals.rules.roles import Group
 from approvals.signed import rows as signed_rows
 from runtime.ports.access import Actor
 from runtime.store import pool
@@ -45,9 +43,9 @@ _EVERYONE = frozenset(
     {Scope.RUNS_READ, Scope.RUNS_CANCEL, Scope.RUNS_CONTROL, Scope.APPROVALS_READ}
 )
 _RIGHTS: Mapping[str, frozenset[Scope]] = {
-    Group.REQUESTERS: frozenset({Scope.RUNS_START}),
-    Group.REVIEWERS: frozenset({Scope.APPROVALS_DECIDE}),
-    Group.ADMINS: frozenset(
+    roles.Group.REQUESTERS: frozenset({Scope.RUNS_START}),
+    roles.Group.REVIEWERS: frozenset({Scope.APPROVALS_DECIDE}),
+    roles.Group.ADMINS: frozenset(
         {Scope.ADMIN, Scope.RUNS_START, Scope.EVENTS_SEND, Scope.INSTANCES_MANAGE}
     ),
 }
@@ -102,7 +100,7 @@ class Principal:
     person: str
     groups: frozenset[str]
     scopes: frozenset[str]
-    bonds: tuple[Bond, ...] = ()
+    bonds: tuple[assignments.Bond, ...] = ()
     cooling_until: datetime | None = None
     stands_for: tuple["Principal", ...] = ()
     stand_ins: tuple[StandIn, ...] = ()
@@ -299,7 +297,7 @@ def _with_password(
     if password is None:
         return {}
     if assignments.is_pending(password):
-        return {right: row for right, row in rights.items() if right != Group.ADMINS}
+        return {right: row for right, row in rights.items() if right != roles.Group.ADMINS}
     return rights
 
 

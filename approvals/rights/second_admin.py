@@ -12,7 +12,6 @@ from typing import Final
 from django.contrib.auth.models import User
 
 from approvals.rights import assignments, principals
-from approvals.rights.principals import Scope
 from approvals.rules.roles import Group
 from runtime.ports.access import Actor
 
@@ -50,4 +49,4 @@ class SecondAdmin:
 def may_administer(actor: Actor) -> bool:
     """Tell whether the actor is an admin."""
     principal = principals.principal_of(actor)
-    return principal is not None and principal.has(Scope.ADMIN)
+    return principal is not None and principal.has(principals.Scope.ADMIN)

@@ -12,7 +12,6 @@ from approvals.rules import roles
 from approvals.rules.policy import MAX_QUORUM, Demands, OnExpiry, Policy, Rule, Stage
 from runtime.core.values import expressions
 from runtime.core.values.enums import RISKS, Risk
-from runtime.core.values.expressions import ExpressionError
 
 FACTS = ("tool", "agent", "risk", "effect", "requester", "path", "args")
 _LARGE = "args"
@@ -93,7 +92,7 @@ def judge(of: Policy, facts: Facts) -> Judgement:
         try:
             if not rule.when or condition_holds(rule.when, values):
                 return _applied(rule, facts)
-        except ExpressionError as exc:
+        except expressions.ExpressionError as exc:
             return _applied(
                 strictest_rule(of), facts, f"the condition of {rule.name} failed: {exc}"
             )

@@ -13,7 +13,6 @@ import yaml
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from approvals.rules import judge, plain_yaml, roles
-from approvals.rules.plain_yaml import YamlInvalid
 from approvals.rules.policy import MAX_QUORUM, Escalation, OnExpiry, Policy, Rule, Stage
 from runtime.core.values.enums import Risk
 from runtime.core.values.expressions import ExpressionError
@@ -90,7 +89,7 @@ def _rules(text: str, problems: list[PolicyInvalid]) -> tuple[Rule | None, ...]:
         raise PolicyInvalid(1, "", f"has {len(text)} characters, at most {MAX_TEXT} are allowed")
     try:
         root = plain_yaml.compose(text)
-    except YamlInvalid as exc:
+    except plain_yaml.YamlInvalid as exc:
         raise PolicyInvalid(exc.line, "", exc.detail) from exc
     if root is None:
         raise PolicyInvalid(1, "rules", "is required; a policy without rules has rules: []")

@@ -23,7 +23,6 @@ from approvals.models.signed import SignedAct, SignedRow
 from runtime.errors import KeyMissing
 from runtime.keyring import signatures
 from runtime.keyring.macs import row_text
-from runtime.keyring.signatures import Signature, Verifies
 from runtime.store import pool
 
 Row = TypeVar("Row", bound=SignedAct)
@@ -61,10 +60,10 @@ def is_signed(row: SignedRow, text: str) -> bool:
         return False
 
 
-def verify(row: SignedRow, text: str, verifies: Verifies | None = None) -> bool:
+def verify(row: SignedRow, text: str, verifies: signatures.Verifies | None = None) -> bool:
     """Tell whether the key of the row signed this text of it. Raise KeyMissing for an unknown key."""
     verifies = verifies or signatures.verify_signature
-    return verifies(row.PURPOSE, Signature(hex=row.signature, key_id=row.key_id), text)
+    return verifies(row.PURPOSE, signatures.Signature(hex=row.signature, key_id=row.key_id), text)
 
 
 def text_of(row: SignedRow) -> str:

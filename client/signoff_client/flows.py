@@ -16,23 +16,8 @@ from uuid import UUID, uuid4
 import httpx2
 from pydantic import ValidationError
 
+from signoff_client import routes
 from signoff_client.errors import NoAnswer, NotInTime, refusal_of
-from signoff_client.routes import (
-    DECIDE,
-    EXPORT_RUN,
-    LIST_APPROVALS,
-    LIST_RUNS,
-    READ_APPROVAL,
-    READ_JOURNAL,
-    READ_RUN,
-    START_RUN,
-    ApiRequest,
-    Approval,
-    ApprovalPage,
-    JournalEntry,
-    Run,
-    RunPage,
-)
 
 T = TypeVar("T")
 
@@ -53,10 +38,10 @@ class Pause:
     seconds: float
 
 
-Step: TypeAlias = ApiRequest[Any] | Pause
+Step: TypeAlias = routes.ApiRequest[Any] | Pause
 Reply: TypeAlias = httpx2.Response | httpx2.TransportError | None
 Flow: TypeAlias = Generator[Step, Reply, T]
-OnChange: TypeAlias = Callable[[Run], None]
+OnChange: TypeAlias = Callable[[routes.Run], None]
 
 
 class DecisionFields(TypedDict, total=False):
@@ -68,7 +53,7 @@ class DecisionFields(TypedDict, total=False):
     grant: dict[str, Any]
 
 
-def send(request: ApiRequest[T]) -> Flow[T]:
+def send(request: routes.ApiRequest[T]) -> Flow[T]:
     """Send a request until it is answered. Raise Refusal, or NoAnswer if 30 seconds did not suffice."""
     deadline = time.monotonic() + RETRY_SECONDS
     pause, longest = _PAUSE_SECONDS
@@ -108,20 +93,22 @@ def start(
     business_key: str | None = None,
     thread: str | None = None,
     budget: dict[str, Any] | None = None,
-) -> Flow[Run]:
+) -> Flow[routes.Run]:
     """Start a run, or return the one of this business key.
 
     Without one it gets a random one, so that a repeated request starts no second run.
     """
     key = business_key or f"client-{uuid4().hex}"
     return send(
-        START_RUN.request(agent=agent, input=input, business_key=key, thread=thread, budget=budget)
+        routes.START_RUN.request(
+            agent=agent, input=input, business_key=key, thread=thread, budget=budget
+        )
     )
 
 
 def wait(
     run: UUID | str, *, seconds: float | None = None, on_change: OnChange | None = None
-) -> Flow[Run]:
+) -> Flow[routes.Run]:
     """Wait until the run has ended, or raise NotInTime. Each new status or gate is told to `on_change`.
 
     A long poll ends with the run; earlier changes are looked for every 2 seconds, if they are asked for.
@@ -132,7 +119,9 @@ def wait(
     while True:
         sent_at = time.monotonic()
         poll_seconds = max(1, int(min(longest, deadline - sent_at)))
-        state = yield from send(READ_RUN.request(id=run, wait=f"{poll_seconds}s", until="ended"))
+        state = yield from send(
+            routes.READ_RUN.request(id=run, wait=f"{poll_seconds}s", until="ended")
+        )
         if on_change is not None and (state.status, state.gates) != last_state:
             last_state = (state.status, state.gates)
             on_change(state)
@@ -144,54 +133,56 @@ def wait(
             yield Pause(POLL_SECONDS)
 
 
-def read_run(run: UUID | str) -> Flow[Run]:
+def read_run(run: UUID | str) -> Flow[routes.Run]:
     """Read a run."""
-    return send(READ_RUN.request(id=run))
+    return send(routes.READ_RUN.request(id=run))
 
 
-def list_runs(*, limit: int = 50, cursor: str | None = None) -> Flow[RunPage]:
+def list_runs(*, limit: int = 50, cursor: str | None = None) -> Flow[routes.RunPage]:
     """Read a page of the runs, the newest first."""
-    return send(LIST_RUNS.request(limit=limit, cursor=cursor))
+    return send(routes.LIST_RUNS.request(limit=limit, cursor=cursor))
 
 
-def read_approval(approval: UUID | str) -> Flow[Approval]:
+def read_approval(approval: UUID | str) -> Flow[routes.Approval]:
     """Read a request."""
-    return send(READ_APPROVAL.request(id=approval))
+    return send(routes.READ_APPROVAL.request(id=approval))
 
 
 def list_approvals(
     *, status: str | None = "pending", limit: int = 50, cursor: str | None = None
-) -> Flow[ApprovalPage]:
+) -> Flow[routes.ApprovalPage]:
     """Read a page of the requests in this status, the oldest first."""
-    return send(LIST_APPROVALS.request(status=status, limit=limit, cursor=cursor))
+    return send(routes.LIST_APPROVALS.request(status=status, limit=limit, cursor=cursor))
 
 
 def export(run: UUID | str) -> Flow[bytes]:
     """End a run here, and return its signed file for another installation."""
-    return send(EXPORT_RUN.request(id=run))
+    return send(routes.EXPORT_RUN.request(id=run))
 
 
 def decide(
-    approval: Approval, verdict: str, *, reason: str = "", **fields: Unpack[DecisionFields]
-) -> Flow[Approval]:
+    approval: routes.Approval, verdict: str, *, reason: str = "", **fields: Unpack[DecisionFields]
+) -> Flow[routes.Approval]:
     """Decide the request as the caller saw it: its digest is sent, and a changed request is refused.
 
     After NoAnswer, read it again, or decide again: the same decision twice counts once.
     """
     return send(
-        DECIDE.request(
+        routes.DECIDE.request(
             id=approval.id, verdict=verdict, digest=approval.digest, reason=reason, **fields
         )
     )
 
 
-def next_entries(run: UUID | str, after: int) -> Flow[tuple[list[JournalEntry], bool]]:
+def next_entries(run: UUID | str, after: int) -> Flow[tuple[list[routes.JournalEntry], bool]]:
     """Return the entries after a position, and whether the run has ended and these are the last.
 
     Without an entry it pauses before it returns.
     """
-    state = yield from send(READ_RUN.request(id=run))  # before the entries, or the last are missed
-    page = yield from send(READ_JOURNAL.request(id=run, limit=_PAGE, cursor=after))
+    state = yield from send(
+        routes.READ_RUN.request(id=run)
+    )  # before the entries, or the last are missed
+    page = yield from send(routes.READ_JOURNAL.request(id=run, limit=_PAGE, cursor=after))
     is_last = state.ended_at is not None and page.next is None
     if not page.items and not is_last:
         yield Pause(POLL_SECONDS)

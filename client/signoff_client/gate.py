@@ -16,19 +16,7 @@ from types import FrameType
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 from uuid import uuid4
 
-from agentapprovalprotocol import (
-    AAPError,
-    Allow,
-    AsyncClient,
-    AsyncGate,
-    Call,
-    Client,
-    Deny,
-    Gate,
-    ProtocolError,
-    Request,
-    Verdict,
-)
+import agentapprovalprotocol
 from pydantic_core import to_jsonable_python
 
 from signoff_client.client import checked_url
@@ -69,23 +57,27 @@ def approved(
         name = tool or function.__name__
         signature = inspect.signature(function)
 
-        def call_of(args: Any, kwargs: Any) -> Call:
+        def call_of(args: Any, kwargs: Any) -> agentapprovalprotocol.Call:
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             return new_call(name, to_jsonable_python(bound.arguments), {"risk": risk})
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            client = Client(*connection(url, token))
-            gate = Gate(client, timeout=timeout, wait_limit=UNTIL_THE_DEADLINE)
+            client = agentapprovalprotocol.Client(*connection(url, token))
+            gate = agentapprovalprotocol.Gate(
+                client, timeout=timeout, wait_limit=UNTIL_THE_DEADLINE
+            )
             with closing(client), gate.guard(call_of(args, kwargs)) as verdict:
                 require(verdict)
                 return function(*args, **kwargs)
 
         @functools.wraps(function)
         async def run_async(*args: P.args, **kwargs: P.kwargs) -> Any:
-            client = AsyncClient(*connection(url, token))
-            gate = AsyncGate(client, timeout=timeout, wait_limit=UNTIL_THE_DEADLINE)
+            client = agentapprovalprotocol.AsyncClient(*connection(url, token))
+            gate = agentapprovalprotocol.AsyncGate(
+                client, timeout=timeout, wait_limit=UNTIL_THE_DEADLINE
+            )
             async with aclosing(client), gate.guard(call_of(args, kwargs)) as verdict:
                 require(verdict)
                 return await cast("Any", function)(*args, **kwargs)
@@ -115,10 +107,12 @@ def ask(
     with closing(_Asking(*connection(url))) as client, _ended_by_sigterm():
         client.tell = tell
         try:
-            verdict = Gate(client, timeout=timeout, wait_limit=UNTIL_THE_DEADLINE).check(call)
+            verdict = agentapprovalprotocol.Gate(
+                client, timeout=timeout, wait_limit=UNTIL_THE_DEADLINE
+            ).check(call)
         except KeyboardInterrupt:
             if client.request is not None:
-                with suppress(AAPError, ProtocolError):
+                with suppress(agentapprovalprotocol.AAPError, agentapprovalprotocol.ProtocolError):
                     client.cancel(client.request.id)
             raise
         allowed = require(verdict)
@@ -160,10 +154,10 @@ def new_call(
     *,
     key: str | None = None,
     reasoning: str | None = None,
-) -> Call:
+) -> agentapprovalprotocol.Call:
     """Return the call to ask about. With the key of an earlier one it is the same call, which runs once."""
     context = {"framework": "signoff-client", **claims}
-    return Call(
+    return agentapprovalprotocol.Call(
         key=key or str(uuid4()),
         tool=tool,
         arguments=arguments,
@@ -172,21 +166,21 @@ def new_call(
     )
 
 
-def require(verdict: Verdict) -> Allow:
+def require(verdict: agentapprovalprotocol.Verdict) -> agentapprovalprotocol.Allow:
     """Return the permission to make the call once. Raise NotApproved if there is none."""
-    if isinstance(verdict, Deny):
+    if isinstance(verdict, agentapprovalprotocol.Deny):
         raise NotApproved(verdict.status, verdict.reason, verdict.request_id)
-    assert isinstance(verdict, Allow)  # Pending is for gates that do not wait
+    assert isinstance(verdict, agentapprovalprotocol.Allow)  # Pending is for gates that do not wait
     return verdict
 
 
-class _Asking(Client):
+class _Asking(agentapprovalprotocol.Client):
     """Remembers its request, so that it can be cancelled."""
 
-    request: Request | None = None
+    request: agentapprovalprotocol.Request | None = None
     tell: Callable[[str], None]
 
-    def create(self, submission: Mapping[str, Any], key: str) -> Request:
+    def create(self, submission: Mapping[str, Any], key: str) -> agentapprovalprotocol.Request:
         """Make the request, or find the one of this key."""
         self.request = super().create(submission, key)
         if self.request.status == "pending":
@@ -197,7 +191,7 @@ class _Asking(Client):
         return self.request
 
 
-def _run(command: Sequence[str], allowed: Allow) -> int:
+def _run(command: Sequence[str], allowed: agentapprovalprotocol.Allow) -> int:
     """Run the command and report its outcome. Signals go on to it, so that the outcome is its own."""
     try:
         process = subprocess.Popen(command)

@@ -19,7 +19,6 @@ import psycopg
 
 from config.env.environment import ROOT
 from config.local import app_environment, data_dir, orphans
-from config.local.data_dir import DataDir
 from config.local.errors import LocalError, Refused
 from config.local.processes import users
 from config.local.servers import broker, postgres
@@ -121,7 +120,7 @@ def manage(folder: Path, words: Sequence[str], *, environ: Mapping[str, str]) ->
     return process.returncode
 
 
-def _url_of_owner(home: DataDir, sockets: Path) -> str:
+def _url_of_owner(home: data_dir.DataDir, sockets: Path) -> str:
     if not (home.servers / "postgres").exists():
         raise Refused(f"{home.folder} has no Postgres of its own: give DATABASE_URL as to make up")
     url = postgres.url(sockets, postgres.OWNER, postgres.roles_of(home).passwords[postgres.OWNER])

@@ -17,7 +17,6 @@ from typing import Any
 from config.env import environment
 from config.local import data_dir, demo_people, http_client
 from config.local.app_environment import invoices_folder, scim_token
-from config.local.data_dir import DataDir
 from config.local.errors import DidNotStart, Refused
 from config.local.services import Stack
 
@@ -96,7 +95,7 @@ def ensure_demo(stack: Stack, host: str, with_demo: bool | None, say: Say) -> di
     return credentials
 
 
-def next_step(home: DataDir) -> str:
+def next_step(home: data_dir.DataDir) -> str:
     """Return the command that creates the first admin in this folder."""
     return _typed(home, "people add NAME --group admins")
 
@@ -165,7 +164,7 @@ def _run(stack: Stack, arguments: list[str], document: dict[str, Any]) -> None:
         )
 
 
-def _typed(home: DataDir, command: str) -> str:
+def _typed(home: data_dir.DataDir, command: str) -> str:
     home_dir = (
         "" if home.folder == data_dir.default() else f"HOME_DIR={shlex.quote(str(home.folder))} "
     )

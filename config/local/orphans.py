@@ -16,7 +16,6 @@ from typing import Any
 import psutil
 
 from config.local import data_dir
-from config.local.data_dir import DataDir
 from config.local.errors import DidNotStart
 from config.local.processes.spawn import MARK
 
@@ -24,7 +23,7 @@ _SAME_BIRTH = 0.05  # seconds; the kernel stores hundredths
 _SOCKETS = "signoff-"  # folders in the temporary folder that hold our sockets
 
 
-def record(home: DataDir, sockets: Path, pids: Sequence[int]) -> None:
+def record(home: data_dir.DataDir, sockets: Path, pids: Sequence[int]) -> None:
     """Record the running processes, for the next start if we are killed."""
     noted = []
     for pid in pids:
@@ -33,7 +32,7 @@ def record(home: DataDir, sockets: Path, pids: Sequence[int]) -> None:
     data_dir.write(home.processes, {"sockets": str(sockets), "processes": noted})
 
 
-def clear(home: DataDir) -> int:
+def clear(home: data_dir.DataDir) -> int:
     """End the orphans of earlier starts of this folder and remove their sockets. Return the number of processes."""
     recorded = _read_record(home)
     births = {entry["pid"]: entry["born"] for entry in recorded.get("processes", [])}
@@ -71,19 +70,19 @@ def end_orphans(data: Path) -> None:
         )
 
 
-def remove(home: DataDir, sockets: Path) -> None:
+def remove(home: data_dir.DataDir, sockets: Path) -> None:
     """Delete the record and the sockets after all processes have stopped."""
     _remove_sockets(str(sockets))
     home.processes.unlink(missing_ok=True)
 
 
-def sockets(home: DataDir) -> Path | None:
+def sockets(home: data_dir.DataDir) -> Path | None:
     """Return the folder of the running start's sockets, None if none runs."""
     folder = _read_record(home).get("sockets")
     return Path(folder) if folder else None
 
 
-def _read_record(home: DataDir) -> dict[str, Any]:
+def _read_record(home: data_dir.DataDir) -> dict[str, Any]:
     try:
         recorded: dict[str, Any] = json.loads(home.processes.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):

@@ -21,7 +21,6 @@ from config.local.data_dir import DataDir
 from config.local.errors import DidNotStart, Ended, Refused
 from config.local.processes import sockets, spawn, supervisor, users
 from config.local.processes.supervisor import Service, SignalPipe
-from config.local.processes.users import Account
 from config.local.servers import binaries, books, broker, postgres
 from config.local.servers.directory import TOKEN_VARIABLE
 from config.processes import Process, connections, table
@@ -38,8 +37,8 @@ class Stack:
     home: DataDir
     pipe: SignalPipe
     sockets: Path
-    servers: Account
-    application: Account
+    servers: users.Account
+    application: users.Account
     web: socket.socket
     directory: socket.socket
     mailbox: socket.socket
@@ -264,7 +263,7 @@ class Stack:
 def build(
     home: DataDir,
     pipe: SignalPipe,
-    servers: Account,
+    servers: users.Account,
     web: socket.socket,
     environ: Mapping[str, str],
 ) -> Stack:
@@ -330,7 +329,7 @@ def _require_short(folder: Path) -> None:
         )
 
 
-def _application_account(servers: Account, home: DataDir) -> Account:
+def _application_account(servers: users.Account, home: DataDir) -> users.Account:
     """Return the servers' account if it can run the application and reach the data, else the starter.
 
     Python is started under it: it may lack access to the interpreter, libraries, clone or environment.

@@ -20,7 +20,6 @@ from runtime.ports.access import Actor
 from runtime.store import pool, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import occurrences, received_events, signals, waits
-from runtime.store.tables.received_events import ExternalEventRow, VerifiedEvent
 from runtime.store.tables.waits import EventWait
 
 SCOPE = "events:send"
@@ -30,7 +29,7 @@ SCOPE = "events:send"
 class Delivered:
     """The stored event, whether it is `new`, the runs in which it ended a wait, and the number of triggers it has."""
 
-    event: ExternalEventRow
+    event: received_events.ExternalEventRow
     new: bool
     runs: tuple[UUID, ...] = ()
     triggers: int = 0
@@ -133,7 +132,7 @@ def _deliver(
     for wait in ended:
         _signal(connection, wait, {"event": name, "id": id, "data": data}, actor)
     received_events.count_waits(connection, key, len(ended))
-    event = VerifiedEvent(
+    event = received_events.VerifiedEvent(
         key=json.dumps(["sent", key]),
         source=source,
         id=id,

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from runtime.control import user_actions
 from runtime.control.edit import check_schema, edit
-from runtime.control.user_actions import atomic, notify
 from runtime.core.documents.blobs import blob_refs
 from runtime.core.run.continuation import (
     Continuation,
@@ -44,7 +43,6 @@ from runtime.reads.redaction import redact
 from runtime.store import archived_runs, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal
-from runtime.store.tables.journal import ForkPoint
 
 FIELD = "change"
 VALUE = "change.value"
@@ -70,7 +68,7 @@ def fork(*, run: UUID, position: object, actor: Actor, change: object = None) ->
         raise InvalidInput("position", "must be the number of an entry")
     if not 1 <= position <= original.position:
         raise InvalidInput("position", f"must be an entry of the run: 1 to {original.position}")
-    with atomic() as connection:
+    with user_actions.atomic() as connection:
         new, recorded_change = _copy(connection, run, position, actor, change)
         detail: dict[str, str | None] = {"position": str(position)}
         if recorded_change is not None:
@@ -85,12 +83,12 @@ def fork(*, run: UUID, position: object, actor: Actor, change: object = None) ->
         approvals.record_audit(
             run=new, actor=actor, act="started", detail={"fork of": str(run), **detail}
         )
-        notify(new)
+        user_actions.notify(new)
     return new
 
 
 def apply_change(
-    points: Iterable[ForkPoint], sent: object, by: str, recorded: Iterable[Event]
+    points: Iterable[journal.ForkPoint], sent: object, by: str, recorded: Iterable[Event]
 ) -> tuple[Continuation, ForkChange]:
     """Return the first state of a fork with this change by a person. Raise InvalidInput naming `change` or its field.
 

@@ -5,7 +5,7 @@ Sends the agent of a run a message, or an inquiry about a call that waits at a g
 
 from uuid import UUID, uuid4
 
-from runtime import broker
+from runtime import broker, errors
 from runtime.control import user_actions
 from runtime.control.user_actions import atomic, join, lock_open, notify
 from runtime.core.documents.blobs import blob_refs, digest_of
@@ -14,24 +14,11 @@ from runtime.core.run.events import Retried
 from runtime.core.run.reducer import Entry, initial, step
 from runtime.core.values.errors import NewerSchema
 from runtime.core.values.limits import MAX_MESSAGE, MAX_UNDELIVERED
-from runtime.errors import (
-    Forbidden,
-    InvalidInput,
-    KeyMissing,
-    NotFailed,
-    NotHeld,
-    NotQuarantined,
-    RunArchived,
-    RunEnded,
-    Tampered,
-    TooManyUndelivered,
-)
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.approvals import HELD, HOLD_LIFTED
 from runtime.reads.run_rows import RunDetail
 from runtime.store import gates, pool, runs
-from runtime.store.pool import Connection
 from runtime.store.tables import blobs, continuations, journal, signals
 
 _ADMINS_HOLD = "Only admins may put runs under a legal hold, or lift it."
@@ -46,7 +33,7 @@ def cancel(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     """
     detail = user_actions.readable(run, actor)
     if not wiring.access().may_cancel(actor, detail.requester):
-        raise Forbidden(
+        raise errors.Forbidden(
             "not_eligible", f"{actor.person} may not cancel runs of {detail.requester}."
         )
     reason_text = user_actions.validate_reason(reason, "is required to cancel")
@@ -63,8 +50,8 @@ def cancel_for(*, run: UUID, reason: str, actor: Actor) -> None:
             if status == RunStatus.QUARANTINED:
                 try:  # so that a worker can end it
                     make_due(connection, run, actor=actor, reason=reason)
-                except (Tampered, KeyMissing, NewerSchema) as exc:
-                    raise RunEnded(RunStatus.QUARANTINED) from exc
+                except (errors.Tampered, errors.KeyMissing, NewerSchema) as exc:
+                    raise errors.RunEnded(RunStatus.QUARANTINED) from exc
             runs.notify_signal(connection, run)
             # A decision that could still be undone starts nothing any more.
             withdrawn = signals.withdraw(connection, run)
@@ -105,14 +92,14 @@ def release(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     return user_actions.readable(run, actor)
 
 
-def make_due(connection: Connection, run: UUID, *, actor: Actor, reason: str) -> None:
+def make_due(connection: pool.Connection, run: UUID, *, actor: Actor, reason: str) -> None:
     """Verify a quarantined run and make it due. One that was isolated is tried alone. `cancel` uses it too.
 
     Raise NoSuchRun, NotQuarantined, Tampered, KeyMissing, or NewerSchema.
     """
     row = runs.locked_row(connection, run)
     if row.status != RunStatus.QUARANTINED:
-        raise NotQuarantined
+        raise errors.NotQuarantined
     mark, entries = journal.read(connection, run)
     base = continuations.load(connection, run, row.continuation_position, entries.text)
     now = journal.replayed(base, mark, entries, position=row.position, head=row.head)
@@ -133,9 +120,9 @@ def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     with atomic() as connection:
         row = runs.locked_row(connection, run)
         if row.archived:
-            raise RunArchived
+            raise errors.RunArchived
         if row.status != RunStatus.FAILED or row.erased:
-            raise NotFailed("removed" if row.erased else row.status)
+            raise errors.NotFailed("removed" if row.erased else row.status)
         base = continuations.load_base(connection, run)
         mark, entries = journal.read(connection, run)
         now = journal.replayed(
@@ -185,7 +172,7 @@ def lift_hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     with atomic() as connection:
         runs.locked_row(connection, run)
         if not runs.lift_hold(connection, run):
-            raise NotHeld
+            raise errors.NotHeld
         _audit(run, actor, HOLD_LIFTED, reason_text)
         notify(run, hint=False)
     return user_actions.readable(run, actor)
@@ -223,7 +210,7 @@ def send_message(*, run: UUID, text: object, actor: Actor, cut_reply: object = F
     """
     user_actions.controllable(run, actor, "write to")
     if not isinstance(cut_reply, bool):
-        raise InvalidInput("cut_reply", "must be true or false")
+        raise errors.InvalidInput("cut_reply", "must be true or false")
     _send(run, text, actor, cuts=cut_reply)
     return user_actions.readable(run, actor)
 
@@ -257,7 +244,7 @@ def _send(
         lock_open(connection, run)
         waiting = signals.number_of(connection, run, signals.MESSAGE)
         if runs.undelivered(connection, run) + waiting >= MAX_UNDELIVERED:
-            raise TooManyUndelivered
+            raise errors.TooManyUndelivered
         runs.notify_signal(connection, run)
         signal = signals.MessageSignal(by=actor.person, text=message, reviewer=reviewer, cuts=cuts)
         signals.send(connection, run, signal)

@@ -8,19 +8,17 @@ from django.db import transaction
 
 from runtime import broker
 from runtime.control import user_actions
-from runtime.control.user_actions import atomic
 from runtime.errors import AgentWithoutWorker, NoSuchReplay, NothingToReplay, ReplayNotEnded
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.reads import workers
 from runtime.store import pool, runs
-from runtime.store.pool import Connection
 from runtime.store.tables.jobs import PREVIEWS, REPLAYS, EditPreviewRow, JobKind, ReplayRow
 
 _FOR_ADMINS = "Only admins may replay runs."
 
 
-def enqueue(connection: Connection, kind: JobKind[Any], **columns: object) -> UUID | None:
+def enqueue(connection: pool.Connection, kind: JobKind[Any], **columns: object) -> UUID | None:
     """Add a job, and have it sent to a worker once the caller's transaction commits.
 
     Return None if one that has not ended is in its way.
@@ -39,7 +37,7 @@ def replay_run(*, run: UUID, actor: Actor) -> ReplayRow:
     and none has the agent; ReplayNotEnded.
     """
     agent = user_actions.for_admins(run, actor, _FOR_ADMINS).agent
-    with atomic() as connection:
+    with user_actions.atomic() as connection:
         if runs.locked_row(connection, run).erased:
             raise NothingToReplay
         live = workers.live_versions(workers.ALIVE)
@@ -71,7 +69,7 @@ def list_replays(*, run: UUID, actor: Actor) -> list[ReplayRow]:
 
 def preview_edit(*, run: UUID, gate: UUID, by: str, args: dict[str, Any]) -> UUID:
     """Have a worker preview the call with these arguments. This replaces the person's last preview of it."""
-    with atomic() as connection:
+    with user_actions.atomic() as connection:
         columns = {"run": run, "gate": gate, "by": by, "args": json.dumps(args)}
         preview = enqueue(connection, PREVIEWS, **columns)
     assert preview is not None  # it takes the place of the one before

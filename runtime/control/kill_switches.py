@@ -6,13 +6,11 @@
 import logging
 
 from runtime.control import user_actions
-from runtime.control.user_actions import atomic
 from runtime.errors import SwitchAlreadyEngaged, SwitchNotEngaged, UnknownAgent
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import kill_switches
-from runtime.store.tables.kill_switches import EVERY_AGENT, KillSwitchRow
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +18,7 @@ SCOPE = "admin"
 HISTORY = 50
 
 
-def engage(*, agent: object, reason: object, actor: Actor | None) -> KillSwitchRow:
+def engage(*, agent: object, reason: object, actor: Actor | None) -> kill_switches.KillSwitchRow:
     """Stop effects of an agent from starting, or of every agent if it is empty. Takes at most two seconds.
 
     Raise, in this order: Forbidden; UnknownAgent; InvalidInput naming `reason`; SwitchAlreadyEngaged.
@@ -28,11 +26,11 @@ def engage(*, agent: object, reason: object, actor: Actor | None) -> KillSwitchR
     _require_admin(actor)
     if not isinstance(agent, str):
         raise UnknownAgent("an agent has a name")
-    if agent != EVERY_AGENT and not wiring.catalogue().knows(agent):
+    if agent != kill_switches.EVERY_AGENT and not wiring.catalogue().knows(agent):
         raise UnknownAgent(f"there is no agent named {agent}")
     text = reason if isinstance(reason, str) else ""
     reason_text = user_actions.validate_reason(text, "is required to stop agents")
-    with atomic() as connection:
+    with user_actions.atomic() as connection:
         kill_switch = kill_switches.engage(
             connection, {"agent": agent, "reason": reason_text, **_who(actor)}
         )
@@ -47,10 +45,10 @@ def engage(*, agent: object, reason: object, actor: Actor | None) -> KillSwitchR
     return kill_switch
 
 
-def disengage(*, stop: int, actor: Actor | None) -> KillSwitchRow:
+def disengage(*, stop: int, actor: Actor | None) -> kill_switches.KillSwitchRow:
     """Disengage a kill switch and make its runs due at once. Raise Forbidden, SwitchNotEngaged."""
     _require_admin(actor)
-    with atomic() as connection:
+    with user_actions.atomic() as connection:
         kill_switch = kill_switches.disengage(connection, stop, **_who(actor))
     if kill_switch is None:
         raise SwitchNotEngaged
@@ -62,13 +60,13 @@ def disengage(*, stop: int, actor: Actor | None) -> KillSwitchRow:
     return kill_switch
 
 
-def list_switches(*, lifted: bool, actor: Actor | None) -> list[KillSwitchRow]:
+def list_switches(*, lifted: bool, actor: Actor | None) -> list[kill_switches.KillSwitchRow]:
     """Return the engaged kill switches, or the last ones that were disengaged. Raise Forbidden."""
     _require_admin(actor)
     return kill_switches.list_switches(pool.djangos(), lifted=lifted, limit=HISTORY)
 
 
-def active() -> list[KillSwitchRow]:
+def active() -> list[kill_switches.KillSwitchRow]:
     """Return the engaged kill switches. Every user may see them."""
     return kill_switches.list_switches(pool.djangos(), lifted=False, limit=HISTORY)
 

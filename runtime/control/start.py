@@ -22,7 +22,6 @@ from runtime.core.run.continuation import Continuation, Phase, merge_people, ste
 from runtime.core.run.events import Completed, Event, MessageReceived, Remembered, RunStarted
 from runtime.core.run.reducer import Entry, step
 from runtime.core.values import budgets
-from runtime.core.values.budgets import NO_LIMITS, BudgetLimits
 from runtime.core.values.errors import CoreError
 from runtime.core.values.json_values import is_equal, require_json
 from runtime.core.values.limits import MAX_KEY, MAX_MEMORY
@@ -32,8 +31,6 @@ from runtime.ports.access import Actor
 from runtime.reads import threads
 from runtime.reads.threads import ThreadRun
 from runtime.store import pool, runs
-from runtime.store.pool import Connection
-from runtime.store.runs import NewRun
 from runtime.store.tables import blobs, journal
 
 log = logging.getLogger(__name__)
@@ -92,9 +89,9 @@ def create(
     input: Any,
     requester: Actor,
     business_key: str | None = None,
-    budget: BudgetLimits | None = None,
+    budget: budgets.BudgetLimits | None = None,
     makers: Sequence[str] = (),
-    born: NewRun | None = None,
+    born: runs.NewRun | None = None,
     thread: str | None = None,
 ) -> Started:
     """Create a run, or find the run with the same business key, agent, requester and input.
@@ -112,7 +109,7 @@ def create(
             agent=agent,
             input=input,
             requester=requester.person,
-            budget=budget or NO_LIMITS,
+            budget=budget or budgets.NO_LIMITS,
             business_key=business_key,
             makers=tuple(maker for maker in makers if maker != requester.person),
             thread=thread,
@@ -138,9 +135,9 @@ def create(
     return Started(run=born.run, created=True)
 
 
-def budget_for_run(requested: object) -> BudgetLimits | None:
+def budget_for_run(requested: object) -> budgets.BudgetLimits | None:
     """Return the lower of the requested limits and the installation's. Raise InvalidInput."""
-    installation_limits: BudgetLimits | None = settings.SIGNOFF_BUDGET
+    installation_limits: budgets.BudgetLimits | None = settings.SIGNOFF_BUDGET
     try:
         return budgets.within(budgets.budget_of(requested), installation_limits)
     except budgets.InvalidBudget as exc:
@@ -218,7 +215,7 @@ def _check_key(field: str, key: str | None) -> None:
         raise InvalidInput(field, "contains a character that is not text")
 
 
-def _find_by_key(connection: Connection, row: dict[str, Any], input: Any) -> Started:
+def _find_by_key(connection: pool.Connection, row: dict[str, Any], input: Any) -> Started:
     """Return the run with this business key. Raise BusinessKeyConflict if its input differs."""
     stored = connection.execute(
         """
@@ -245,7 +242,7 @@ def _fitting(texts: list[_Text], *, max_texts: int, characters: int) -> list[_Te
     return fitting
 
 
-def _read(connection: Connection, run: ThreadRun) -> tuple[Continuation, list[_Text]] | None:
+def _read(connection: pool.Connection, run: ThreadRun) -> tuple[Continuation, list[_Text]] | None:
     """Return the state in which a run ended, and its texts. None if it was erased meanwhile, or does not verify."""
     runs.lock_against_retention(connection, run.id)
     try:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import psycopg.errors
 
+from runtime import errors
 from runtime.control import user_actions
 from runtime.control.user_actions import atomic, notify
 from runtime.core.documents import codec, export_file
@@ -22,27 +23,12 @@ from runtime.core.run.continuation import Continuation, Phase, RunStatus, status
 from runtime.core.run.events import Exported, Imported
 from runtime.core.run.reducer import Entry, evolve, initial, step
 from runtime.core.values.errors import CoreError
-from runtime.errors import (
-    KeyMissing,
-    NoSuchRun,
-    NotArchived,
-    NotAtRest,
-    NotImportable,
-    RunArchived,
-    RunEnded,
-    RunKnown,
-    Tampered,
-    TooLarge,
-)
 from runtime.keyring import files, purposes, signatures
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.reads.run_rows import RunDetail
 from runtime.store import archived_runs, gates, pool, runs
-from runtime.store.archived_runs import Archive
-from runtime.store.pool import Connection
 from runtime.store.tables import blobs, continuations, journal, pruning, signals
-from runtime.store.tables.pruning import PruneMark
 
 _AT_REST = frozenset({RunStatus.SUSPENDED, RunStatus.WAITING, RunStatus.PAUSED})
 _A_DAY = 24 * 60 * 60 * 1000
@@ -60,16 +46,16 @@ def export_run(*, run: UUID, actor: Actor) -> str:
     with atomic() as connection:
         row = runs.locked_row(connection, run)
         if row.archived:
-            raise RunArchived
+            raise errors.RunArchived
         if row.status != RunStatus.EXPORTED:
             if row.ended:
-                raise RunEnded(row.status)
+                raise errors.RunEnded(row.status)
             is_at_rest = row.owner is None and row.status in _AT_REST
             if not is_at_rest or signals.waiting(connection, run):
-                raise NotAtRest
+                raise errors.NotAtRest
             now, _, _ = _history(connection, run)
             if (now.position, now.head) != (row.position, row.head):
-                raise Tampered("the journal does not end where the run does")
+                raise errors.Tampered("the journal does not end where the run does")
             entry = Entry(at=pool.now(connection), events=(Exported(by=actor.person),))
             sealed = journal.sign(run, now.position + 1, now.head, entry)
             journal.append_first(connection, sealed)
@@ -92,16 +78,16 @@ def import_run(*, data: bytes, actor: Actor) -> UUID:
     try:
         text = data.decode()
     except UnicodeDecodeError as exc:
-        raise NotImportable("it is not UTF-8") from exc
+        raise errors.NotImportable("it is not UTF-8") from exc
     with atomic() as connection:
         if len(text) > export_file.MAX_BYTES:
-            raise NotImportable(f"it is larger than {export_file.MAX_BYTES} bytes")
+            raise errors.NotImportable(f"it is larger than {export_file.MAX_BYTES} bytes")
         try:
             file = export_file.decode(text)
             key = _signer(file)
             manifest, now = export_file.check(file)
         except CoreError as exc:
-            raise NotImportable(str(exc)) from exc
+            raise errors.NotImportable(str(exc)) from exc
         _check_local(connection, manifest)
         event = Imported(by=actor.person, manifest=file.manifest, key=key, signature=file.signature)
         now, at = evolve(now, event), pool.now(connection)
@@ -109,7 +95,7 @@ def import_run(*, data: bytes, actor: Actor) -> UUID:
         wiring.approvals().record_audit(run=now.run, actor=actor, act="imported", detail={})
         notify(now.run)
         if not wiring.catalogue().knows(now.agent):
-            raise NotImportable(f"there is no agent {now.agent!r} here")
+            raise errors.NotImportable(f"there is no agent {now.agent!r} here")
     return now.run
 
 
@@ -125,7 +111,7 @@ def restore(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
         runs.locked_row(connection, run)
         archived_run = archived_runs.read(connection, run)
         if archived_run is None:
-            raise NotArchived
+            raise errors.NotArchived
         _put_back(archived_run, reason_text, actor)
     return user_actions.readable(run, actor)
 
@@ -142,18 +128,18 @@ def restore_file(*, data: bytes, reason: object, actor: Actor) -> UUID:
         with atomic() as connection:
             runs.locked_row(connection, archived_run.run)
             _put_back(archived_run, reason_text, actor)
-    except NoSuchRun as exc:
-        raise NotImportable("its run is not one of this installation") from exc
-    except Tampered as exc:
-        raise NotImportable(str(exc)) from exc
+    except errors.NoSuchRun as exc:
+        raise errors.NotImportable("its run is not one of this installation") from exc
+    except errors.Tampered as exc:
+        raise errors.NotImportable(str(exc)) from exc
     return archived_run.run
 
 
-def _build_file(connection: Connection, run: UUID) -> str:
+def _build_file(connection: pool.Connection, run: UUID) -> str:
     """Return the file of an exported run. Raise RunEnded if retention has taken its payloads, or TooLarge."""
     now, bodies, beginning = _history(connection, run)
     if now.phase is not Phase.EXPORTED:  # retention has erased the journal
-        raise RunEnded(RunStatus.EXPORTED)
+        raise errors.RunEnded(RunStatus.EXPORTED)
     texts = {digest: blobs.text(connection, digest) for digest in sorted(blob_refs(now))}
     texts |= blobs.remembered_bodies(connection, [remembered.digest for remembered in now.memory])
     manifest = export_file.manifest_of(now, bodies, texts, beginning=beginning)
@@ -169,12 +155,12 @@ def _build_file(connection: Connection, run: UUID) -> str:
         )
     )
     if len(text) > export_file.MAX_BYTES:
-        raise TooLarge
+        raise errors.TooLarge
     return text
 
 
 def _write(
-    connection: Connection, file: ExportFile, now: Continuation, last: Entry, actor: Actor
+    connection: pool.Connection, file: ExportFile, now: Continuation, last: Entry, actor: Actor
 ) -> None:
     begun = export_file.beginning_of(file)
     start = initial(now.run) if begun is None else begun.state
@@ -199,9 +185,9 @@ def _write(
     try:
         runs.insert(connection, row)
     except psycopg.errors.UniqueViolation as exc:
-        raise RunKnown from exc
+        raise errors.RunKnown from exc
     if begun is not None:
-        mark = PruneMark(position=start.position, head=start.head, at=begun.at)
+        mark = pruning.PruneMark(position=start.position, head=start.head, at=begun.at)
         pruning.restore(connection, mark, start)
         continuations.store(connection, start)
         runs.set_base(connection, now.run, start.position)
@@ -211,7 +197,7 @@ def _write(
     blobs.store(connection, now.run, texts)
 
 
-def _history(connection: Connection, run: UUID) -> tuple[Continuation, list[str], str]:
+def _history(connection: pool.Connection, run: UUID) -> tuple[Continuation, list[str], str]:
     """Return the state of a run, the texts of its verified entries, and where they begin, empty if none was removed."""
     history = journal.history(connection, run)
     now, bodies, beginning = history.start, [], ""
@@ -227,30 +213,30 @@ def _signer(file: ExportFile) -> str:
     """Return the public key that signed the file, as hex. Raise NotImportable unless IMPORT_KEYS lists it."""
     keys = files.listed(purposes.EXPORTS)
     if not any(key_id == file.key_id for key_id, _ in keys):
-        raise NotImportable(f"key {file.key_id!r} is not among those of SIGNOFF_IMPORT_KEYS")
+        raise errors.NotImportable(f"key {file.key_id!r} is not among those of SIGNOFF_IMPORT_KEYS")
     for key_id, key in keys:
         if key_id == file.key_id and signatures.signed_by(
             purposes.EXPORTS, key, file.signature, file.manifest
         ):
             return key.hex()
-    raise NotImportable("its signature does not verify")
+    raise errors.NotImportable("its signature does not verify")
 
 
-def _check_local(connection: Connection, manifest: export_file.Manifest) -> None:
+def _check_local(connection: pool.Connection, manifest: export_file.Manifest) -> None:
     if manifest.run.version != 7 or (manifest.run.int >> 80) > time.time() * 1000 + _A_DAY:
-        raise NotImportable("its id is not valid")
+        raise errors.NotImportable("its id is not valid")
     if runs.exists(connection, manifest.run):
-        raise RunKnown
+        raise errors.RunKnown
     for key_id in manifest.secrets:
         try:
             files.key_of(purposes.SECRETS, key_id)
-        except KeyMissing as exc:
-            raise NotImportable(
+        except errors.KeyMissing as exc:
+            raise errors.NotImportable(
                 f"it carries secrets sealed with key {key_id!r}, which is not in this ring of secrets"
             ) from exc
 
 
-def _put_back(archived_run: Archive, reason: str, actor: Actor) -> None:
+def _put_back(archived_run: archived_runs.Archive, reason: str, actor: Actor) -> None:
     with atomic() as connection:
         archived_runs.put_back(connection, archived_run)
         wiring.approvals().record_audit(

@@ -16,7 +16,6 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.reads.run_rows import RunDetail, run_detail
 from runtime.store import pool, runs
-from runtime.store.pool import Connection
 from runtime.store.tables import signals
 
 
@@ -79,13 +78,13 @@ def validate_reason(reason: object, required: str = "") -> str:
 
 
 @contextmanager
-def atomic() -> Iterator[Connection]:
+def atomic() -> Iterator[pool.Connection]:
     """Open a transaction, or a savepoint in the caller's, and yield its connection."""
     with transaction.atomic():
         yield pool.djangos()
 
 
-def lock_open(connection: Connection, run: UUID) -> str:
+def lock_open(connection: pool.Connection, run: UUID) -> str:
     """Lock the row of a run and return its status. Raise RunEnded if it has ended or is being cancelled."""
     status = runs.lock(connection, run)
     if signals.last_of(connection, run, signals.CANCEL) is not None:
@@ -93,7 +92,7 @@ def lock_open(connection: Connection, run: UUID) -> str:
     return status
 
 
-def join(connection: Connection, run: UUID, actor: Actor, *, reviewer: bool = False) -> None:
+def join(connection: pool.Connection, run: UUID, actor: Actor, *, reviewer: bool = False) -> None:
     """Add a person who steers a run to its origin now, before a worker journals it.
 
     A `reviewer` may still decide the open requests whose rule says so.

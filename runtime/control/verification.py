@@ -24,7 +24,6 @@ from runtime.errors import KeyMissing, LedgerBroken, ObjectStoreDown, Tampered
 from runtime.keyring import purposes, signatures
 from runtime.ports import wiring
 from runtime.store import archived_entries, archived_runs, pool, runs
-from runtime.store.archived_runs import Archive
 from runtime.store.pool import Connection
 from runtime.store.tables import (
     blobs,
@@ -36,8 +35,6 @@ from runtime.store.tables import (
     used_approvals,
     waits,
 )
-from runtime.store.tables.pruning import UNPRUNED
-from runtime.store.tables.signals import EventSignal, MessageSignal
 
 UNREADABLE = (Tampered, KeyMissing, CoreError)
 # Runs that wait for a user action, without a gate and without a due time.
@@ -78,7 +75,7 @@ def verify(run: UUID) -> Verification:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         row = read_row(connection, run)
         differences = tuple(_compare(connection, row))
-        mark = UNPRUNED
+        mark = pruning.UNPRUNED
         if not row.erased:
             # Where the journal begins, also in a run's file; the first entry if that does not verify.
             with suppress(Tampered, KeyMissing, ObjectStoreDown):
@@ -163,7 +160,7 @@ def _compare(connection: Connection, row: VerifiedRunRow) -> Iterator[Finding]:
     yield from _stuck_findings(connection, row)
 
 
-def _archive(connection: Connection, row: VerifiedRunRow) -> Archive | None:
+def _archive(connection: Connection, row: VerifiedRunRow) -> archived_runs.Archive | None:
     """Read the file of an archived run. Raises Tampered, KeyMissing."""
     if not row.archived:
         return None
@@ -176,7 +173,7 @@ def _archive(connection: Connection, row: VerifiedRunRow) -> Archive | None:
 
 
 def _removed_findings(
-    connection: Connection, run: UUID, replayed: Replayed, archived: Archive | None
+    connection: Connection, run: UUID, replayed: Replayed, archived: archived_runs.Archive | None
 ) -> Iterator[Finding]:
     """Verify the archived entries before the remaining ones."""
     try:
@@ -271,7 +268,7 @@ def _wait_findings(
     came = {
         (signal.frame, signal.call)
         for signal in _signals(connection, row.id)
-        if isinstance(signal, EventSignal) and signal.used_at is None
+        if isinstance(signal, signals.EventSignal) and signal.used_at is None
     }
     awaited = {
         (wait.frame, str(wait.call))
@@ -299,7 +296,7 @@ def _origin_findings(
     to_come = {
         signal.by
         for signal in _signals(connection, row.id)
-        if isinstance(signal, MessageSignal | EventSignal)
+        if isinstance(signal, signals.MessageSignal | signals.EventSignal)
     }
     for person in sorted(set(row.origin) - replayed - to_come if not row.ended else ()):
         yield Finding(subject="origin", problem=f"the row names {person!r}, the journal does not")

@@ -15,7 +15,6 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.documents import codec, continuations, export_file, signed_gzip
-from runtime.core.documents.export_file import ExportFile
 from runtime.core.run.continuation import Continuation, Phase, status_of
 from runtime.core.run.events import GateDecided, Imported
 from runtime.core.run.reducer import initial, step
@@ -135,7 +134,7 @@ def verify_removed(
 
 
 def _check_row(
-    row: dict[str, Any], seals: list[list[str]], file: ExportFile, now: Continuation
+    row: dict[str, Any], seals: list[list[str]], file: export_file.ExportFile, now: Continuation
 ) -> None:
     """Raise Tampered unless the run's row says what its journal leads to."""
     ended_badly = now.phase in (Phase.FAILED, Phase.CANCELLED)

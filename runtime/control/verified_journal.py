@@ -5,20 +5,8 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.core.documents.blobs import digest_of
+from runtime.core.run import events
 from runtime.core.run.continuation import Continuation
-from runtime.core.run.events import (
-    AgentChanged,
-    AllowanceUse,
-    Event,
-    Forked,
-    FrameOpened,
-    GateClosed,
-    GateDecided,
-    GateOpened,
-    Imported,
-    OutcomeArrived,
-    PinnedPrompt,
-)
 from runtime.core.run.reducer import step
 from runtime.errors import NoSuchRun
 from runtime.store import leases
@@ -77,41 +65,41 @@ class Replayed:
     base: Continuation
     texts: dict[int, str] = field(default_factory=dict)
     digests: list[str] = field(default_factory=list)
-    imported: list[tuple[Imported, tuple[str, ...]]] = field(default_factory=list)
+    imported: list[tuple[events.Imported, tuple[str, ...]]] = field(default_factory=list)
     gates: dict[UUID, OpenedGate] = field(default_factory=dict)
     decided: set[UUID] = field(default_factory=set)
     closed: set[UUID] = field(default_factory=set)
-    allowed: dict[UUID, AllowanceUse] = field(default_factory=dict)
+    allowed: dict[UUID, events.AllowanceUse] = field(default_factory=dict)
     prompts: dict[tuple[str, int], str] = field(default_factory=dict)
     copied: dict[tuple[str, int], str] = field(default_factory=dict)
 
-    def add(self, event: Event) -> None:
+    def add(self, event: events.Event) -> None:
         """Record the gates and the import in an event."""
         match event:
-            case GateOpened():
+            case events.GateOpened():
                 self.gates[event.gate] = OpenedGate(
                     kind=event.kind,
                     frame=event.frame,
                     call=event.call,
                     path=next((p.path for p in self.now.pending if p.gate == event.gate), ()),
                 )
-            case GateDecided(allowance=AllowanceUse() as use):  # its gate has no row
+            case events.GateDecided(allowance=events.AllowanceUse() as use):  # its gate has no row
                 self.allowed[event.gate] = use
                 self.gates.pop(event.gate, None)
-            case GateDecided():
+            case events.GateDecided():
                 self.decided.add(event.gate)
             case (
-                FrameOpened(pinned=PinnedPrompt() as pin)
-                | AgentChanged(pinned=PinnedPrompt() as pin)
+                events.FrameOpened(pinned=events.PinnedPrompt() as pin)
+                | events.AgentChanged(pinned=events.PinnedPrompt() as pin)
             ):
                 self.prompts[pin.name, pin.number] = pin.digest
-            case Forked():
+            case events.Forked():
                 self.copied = _pinned(self.now)
-            case GateClosed():
+            case events.GateClosed():
                 self.closed.add(event.gate)
-            case OutcomeArrived() if event.gate is not None:
+            case events.OutcomeArrived() if event.gate is not None:
                 self.closed.add(event.gate)
-            case Imported():
+            case events.Imported():
                 self.imported.append((event, tuple(self.digests)))
                 self.allowed.clear()
                 self.prompts.clear()

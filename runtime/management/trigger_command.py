@@ -12,7 +12,6 @@ from runtime.errors import InvalidInput, RequestError, RuntimeFault
 from runtime.ports.access import Actor
 from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import changes, listing
-from runtime.triggers.listing import TriggerView
 
 CHANGES = {"pause": changes.pause, "resume": changes.resume, "end": changes.end}
 
@@ -69,7 +68,7 @@ class TriggerCommand(BaseCommand, ABC):
         """Return what `list` writes of a row after its id and state."""
 
     @abstractmethod
-    def show(self, view: TriggerView) -> None:
+    def show(self, view: listing.TriggerView) -> None:
         """Write one schedule or trigger."""
 
     @abstractmethod

@@ -10,15 +10,8 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from runtime.core.run.events import AgentChange, PinnedPrompt
+from runtime.core.values import call_options
 from runtime.core.values.budgets import BudgetLimits, Rates
-from runtime.core.values.call_options import (
-    MODEL_OPTIONS,
-    TOOL_RETRIES,
-    CompactionOptions,
-    ModelOptions,
-    RetryPolicy,
-    Waits,
-)
 from runtime.core.values.enums import EffectClass, Risk
 from runtime.ports.access import Expression
 
@@ -35,8 +28,8 @@ class AgentInfo:
     fingerprint: str
     prompt: str
     plan: tuple[str, ...] | None
-    model: ModelOptions = MODEL_OPTIONS
-    compaction: CompactionOptions | None = None
+    model: call_options.ModelOptions = call_options.MODEL_OPTIONS
+    compaction: call_options.CompactionOptions | None = None
     budget: BudgetLimits | None = None
     rates: Rates | None = None
     items: bool = False
@@ -67,9 +60,9 @@ class CallInfo:
     deadline: float
     delegate: str | None = None
     result_schema: dict[str, Any] | None = None
-    retry: RetryPolicy = TOOL_RETRIES
+    retry: call_options.RetryPolicy = call_options.TOOL_RETRIES
     expires_in: float | None = None
-    waits: Waits = ""
+    waits: call_options.Waits = ""
     question: bool = False
     answers: bool = False
     tells: bool = False

@@ -12,12 +12,11 @@ from runtime.ports import wiring
 from runtime.reads.redaction import redact
 from runtime.store import archived_runs, pool
 from runtime.store.tables import blobs, objects
-from runtime.store.tables.objects import Totals
 
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
-def object_totals() -> Totals | None:
+def object_totals() -> objects.Totals | None:
     """Return the totals of large results, None without a store. They come from Postgres, so no page waits for it."""
     return None if wiring.objects() is None else objects.totals(pool.djangos())
 

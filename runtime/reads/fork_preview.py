@@ -7,18 +7,11 @@ from itertools import chain, pairwise
 from typing import Any
 from uuid import UUID
 
+from runtime.core.run import forks
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import BlobRef, Event, ForkChange, ToolStarted
-from runtime.core.run.forks import (
-    BEFORE_REPLY,
-    list_changeable,
-    next_reply,
-    replies_in,
-    without_permissions,
-)
 from runtime.core.values.enums import CallState
 from runtime.keyring import sealing
-from runtime.keyring.sealing import redacted_args
 from runtime.ports import wiring
 from runtime.reads.entries import paths_of, texts_of
 from runtime.reads.journal import Beginning, JournalLine, remaining, states
@@ -156,7 +149,7 @@ def _after(lines: tuple[JournalLine, ...], position: int) -> Iterator[Event]:
 
 
 def _reopened(then: Continuation) -> tuple[ReopenedCall, ...]:
-    after = without_permissions(then)
+    after = forks.without_permissions(then)
     return tuple(
         ReopenedCall(
             agent=frame.agent,
@@ -175,7 +168,7 @@ def _before_reply(
 ) -> int:
     """Return the last entry that can be forked before the first reply in this one, 0 for none or for itself."""
     events = line.entry.events if line.entry else ()
-    frame = next((frame for _, frame in replies_in(events)), "")
+    frame = next((frame for _, frame in forks.replies_in(events)), "")
     before = next((now for now in reached if now.position == line.position - 1), None)
     if before is None or frame not in before.frames:
         return 0
@@ -184,7 +177,9 @@ def _before_reply(
     for number, of_entry in points.items():
         for point in of_entry:
             then = point.state.frames.get(frame)
-            calls_model = then is not None and then.turn == turn and then.state in BEFORE_REPLY
+            calls_model = (
+                then is not None and then.turn == turn and then.state in forks.BEFORE_REPLY
+            )
             if calls_model and nearest < number <= line.position:
                 nearest = number
     return nearest if nearest < line.position else 0
@@ -196,8 +191,8 @@ def _changes(
     """Return the values that may be changed at these points, each at the first one where it can."""
     changes: dict[ForkChange, ChangeableValue] = {}
     for point in points:
-        now = without_permissions(point.state)
-        for change, value in list_changeable(now):
+        now = forks.without_permissions(point.state)
+        for change, value in forks.list_changeable(now):
             if change in changes:
                 continue
             events = chain(point.later, _after(lines, now.position))
@@ -218,12 +213,12 @@ def _changeable(
     if change.kind == "reply":
         if wiring.catalogue().works_on_items(frame.agent):
             return None
-        reply = next_reply(events, change.frame)
+        reply = forks.next_reply(events, change.frame)
         text, proposals = (redact(reply.text), reply.calls) if reply else ("", ())
         calls = [
             {
                 "tool": redact(proposal.tool),
-                "arguments": redacted_args(proposal.tool, proposal.args),
+                "arguments": sealing.redacted_args(proposal.tool, proposal.args),
             }
             for proposal in proposals
         ]
@@ -234,7 +229,7 @@ def _changeable(
         schemas = wiring.catalogue().tool_schemas(frame.agent, call.tool)
         if schemas is None or sealing.held_args(call.tool, value):
             return None  # those of a delegation, or their credential waits
-        redacted = redacted_args(call.tool, value)
+        redacted = sealing.redacted_args(call.tool, value)
     else:
         redacted = redact(value)
     return ChangeableValue(

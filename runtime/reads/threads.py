@@ -8,7 +8,6 @@ from uuid import UUID
 from django.db.models import Q
 
 from runtime.core.documents import blobs
-from runtime.core.documents.blobs import Blob, value_of
 from runtime.core.run.continuation import RunStatus
 from runtime.core.run.events import Remembered
 from runtime.core.values.errors import Unreadable
@@ -64,7 +63,7 @@ def memory_of(memory_texts: Sequence[Remembered]) -> tuple[RememberedText, ...]:
     texts: dict[str, str] = {}
     for digest, body in rows.values_list("digest", "body"):
         try:
-            value_of(Blob(digest=digest, text=body))
+            blobs.value_of(blobs.Blob(digest=digest, text=body))
         except Unreadable:
             continue
         texts[digest] = redact(blobs.read_memory(body))

@@ -10,19 +10,11 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+from runtime import errors
 from runtime.control.user_actions import atomic
-from runtime.errors import (
-    InvalidInput,
-    NoSuchSchedule,
-    NoSuchTrigger,
-    NotRetried,
-    ScheduleEnded,
-    TriggerEnded,
-)
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.pool import Connection
 from runtime.store.tables import occurrences, trigger_rows
 from runtime.store.tables.occurrences import OccurrenceKind, OccurrenceState
 from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
@@ -37,8 +29,8 @@ RETRIED = (
     OccurrenceState.SKIPPED,
     OccurrenceState.FAILED,
 )  # states of events that a person may retry
-_MISSING = {TriggerKind.SCHEDULE: NoSuchSchedule, TriggerKind.EVENT: NoSuchTrigger}
-_ENDED = {TriggerKind.SCHEDULE: ScheduleEnded, TriggerKind.EVENT: TriggerEnded}
+_MISSING = {TriggerKind.SCHEDULE: errors.NoSuchSchedule, TriggerKind.EVENT: errors.NoSuchTrigger}
+_ENDED = {TriggerKind.SCHEDULE: errors.ScheduleEnded, TriggerKind.EVENT: errors.TriggerEnded}
 MAX_BACKFILL = 1_000  # times of a back-fill, with those that still wait
 OLDEST_CLICK = timedelta(days=1)  # of a page with "Run now"
 
@@ -47,7 +39,7 @@ OLDEST_CLICK = timedelta(days=1)  # of a page with "Run now"
 class LockedTrigger:
     """A trigger that is locked until the transaction ends."""
 
-    connection: Connection
+    connection: pool.Connection
     trigger: SignedTrigger[Any]
     now: datetime
 
@@ -116,12 +108,12 @@ def retry(*, id: UUID, number: int, actor: Actor) -> None:
     with lock(TriggerKind.EVENT, id, actor) as locked:
         row = occurrences.read(locked.connection, id, number)
         if row is None or row.run is not None or row.state not in RETRIED:
-            raise NotRetried
+            raise errors.NotRetried
         occurrences.write(locked.connection, id, number, state=OccurrenceState.NEW, reason="")
         record(locked, "retried", actor, detail={"event": row.id or ""})
 
 
-def read_row(connection: Connection, kind: TriggerKind, id: UUID, actor: Actor) -> TriggerRow:
+def read_row(connection: pool.Connection, kind: TriggerKind, id: UUID, actor: Actor) -> TriggerRow:
     """Return a trigger that the actor may read: their own, or any as an admin.
 
     Raise NoSuchSchedule or NoSuchTrigger.
@@ -182,7 +174,7 @@ def run_now(*, id: UUID, actor: Actor, at: object = None) -> UUID:
     with lock(TriggerKind.SCHEDULE, id, actor) as locked:
         time = locked.now if at is None else read_time(at, "at", "UTC", in_seconds=False)
         if not locked.now - OLDEST_CLICK <= time <= locked.now + OLDEST_CLICK:
-            raise InvalidInput("at", "is not today; load the page again")
+            raise errors.InvalidInput("at", "is not today; load the page again")
         row = occurrences.read(locked.connection, id, occurrences.number_of(time))
         if row is not None and row.run is not None:
             return row.run
@@ -202,18 +194,18 @@ def backfill(*, id: UUID, first: object, until: object, actor: Actor) -> int:
         begin = read_time(first, "first", zone)
         last = read_time(until, "until", zone)
         if last < begin:
-            raise InvalidInput("until", "must not be before the beginning of the range")
+            raise errors.InvalidInput("until", "must not be before the beginning of the range")
         if last > locked.now:
-            raise InvalidInput("until", "must not be in the future")
+            raise errors.InvalidInput("until", "must not be in the future")
         waiting = occurrences.open_times(locked.connection, id).waiting
         past = calendar.extended(begin).between(begin, last, MAX_BACKFILL + 1)
         if len(past) + waiting > MAX_BACKFILL:
-            raise InvalidInput(
+            raise errors.InvalidInput(
                 "until", f"gives more than {MAX_BACKFILL} times, with those that wait"
             )
         count = sum(_add_time(locked, at, OccurrenceKind.BACKFILL, actor) for at in past)
         if not count:
-            raise InvalidInput("until", "gives no time that the schedule has not had")
+            raise errors.InvalidInput("until", "gives no time that the schedule has not had")
         detail: dict[str, str | int] = {
             "first": begin.isoformat(),
             "until": last.isoformat(),

@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from runtime.control import external_events
-from runtime.control.external_events import wake
 from runtime.control.start import start
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.errors import NotJson
@@ -241,7 +240,7 @@ def _try_to_wake(
         if len(runs) > 1:
             raise InvalidInput("business_key", f"{len(runs)} runs wait for it; it must say which")
         event = read_event(connection, trigger, number)
-        is_woken = wake(
+        is_woken = external_events.wake(
             connection,
             run=runs[0],
             id=event.id,

@@ -14,7 +14,6 @@ from runtime.reads.workers import LATE_SECONDS
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import occurrences, trigger_rows, trigger_sources
-from runtime.store.tables.occurrences import OccurrenceRow
 from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers.changes import may_read, read_row
 from runtime.triggers.event_definition import EventDefinition
@@ -89,9 +88,9 @@ class TriggerView:
     makers: tuple[str, ...]
     definition: Any
     next_times: tuple[datetime, ...]
-    history: tuple[OccurrenceRow, ...]
+    history: tuple[occurrences.OccurrenceRow, ...]
     has_more: bool
-    last_failure: OccurrenceRow | None
+    last_failure: occurrences.OccurrenceRow | None
     acts: tuple[PastAct, ...]
     changeable: bool
     webhook: WebhookView | None

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runtime.core.values import expressions
-from runtime.core.values.expressions import ExpressionError
 from runtime.core.values.limits import MAX_INPUT, MAX_KEY, size_of
 from runtime.errors import InvalidInput, require_json_input
 
@@ -45,7 +44,7 @@ def check_expression(text: str, field: str) -> None:
             expressions.check_condition(text, FACTS, _LARGE, _SAMPLES)
         else:
             expressions.check(text, FACTS, _LARGE)
-    except ExpressionError as exc:
+    except expressions.ExpressionError as exc:
         raise InvalidInput(field, str(exc)) from exc
 
 
@@ -60,7 +59,7 @@ def passes(condition: str, facts: Mapping[str, Any]) -> bool:
         return True
     try:
         return expressions.holds(condition, facts, FACTS, _LARGE)
-    except ExpressionError as exc:
+    except expressions.ExpressionError as exc:
         raise InvalidInput(FILTER, str(exc)) from exc
 
 
@@ -114,7 +113,7 @@ class _Applied:
 def _value(expression: str, facts: Mapping[str, Any], path: str) -> Any:
     try:
         value = expressions.value(expression.strip(), facts, FACTS, _LARGE)
-    except ExpressionError as exc:
+    except expressions.ExpressionError as exc:
         raise InvalidInput(path, str(exc)) from exc
     return require_json_input(value, path)
 

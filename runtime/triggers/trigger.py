@@ -13,18 +13,16 @@ from runtime.ports.access import Actor
 from runtime.store.pool import Connection
 from runtime.store.tables import received_events, trigger_rows
 from runtime.store.tables.received_events import VerifiedEvent
-from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import event_definition, schedule_definition
 from runtime.triggers.event_definition import EventDefinition
-from runtime.triggers.schedule_definition import ScheduleDefinition
 
 EARLIER_ACTS = 100  # that are read for an event of an earlier definition
 
-Definition = TypeVar("Definition", bound=ScheduleDefinition | EventDefinition)
+Definition = TypeVar("Definition", bound=schedule_definition.ScheduleDefinition | EventDefinition)
 
 _FROM_TEXT = {
-    TriggerKind.SCHEDULE: schedule_definition.from_text,
-    TriggerKind.EVENT: event_definition.from_text,
+    trigger_rows.TriggerKind.SCHEDULE: schedule_definition.from_text,
+    trigger_rows.TriggerKind.EVENT: event_definition.from_text,
 }
 
 
@@ -54,7 +52,7 @@ class SignedTrigger(Generic[Definition]):
     decides in its runs.
     """
 
-    row: TriggerRow
+    row: trigger_rows.TriggerRow
     makers: tuple[str, ...]
     status: TriggerStatus
     definition: Definition
@@ -71,18 +69,18 @@ class SignedTrigger(Generic[Definition]):
         return self.row.owner
 
 
-def read_signed(connection: Connection, row: TriggerRow) -> SignedTrigger[Any]:
+def read_signed(connection: Connection, row: trigger_rows.TriggerRow) -> SignedTrigger[Any]:
     """Read what the newest act says. Raises Tampered, KeyMissing."""
     return parse_act(row, trigger_rows.newest_acts(connection, row, 1)[0].body)
 
 
-def parse_act(row: TriggerRow, body: str) -> SignedTrigger[Any]:
+def parse_act(row: trigger_rows.TriggerRow, body: str) -> SignedTrigger[Any]:
     """Return the trigger after an act. Raise Tampered if the row, which is not signed, says something else.
 
     The owner in the row says who may read and change the trigger, and its event which events it is offered.
     """
     document = json.loads(body)
-    kind = TriggerKind(document["kind"])
+    kind = trigger_rows.TriggerKind(document["kind"])
     definition = _FROM_TEXT[kind](document["definition"])
     signed = (kind, document["owner"], getattr(definition, "event", ""))
     if signed != (row.kind, row.owner, row.event):

@@ -27,33 +27,22 @@ from runtime.errors import DeliveryTooLarge, InvalidInput, NoSuchWebhook, NotVer
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.store import failpoints, pool
-from runtime.store.pool import Connection
 from runtime.store.tables import occurrences, received_events, trigger_rows, trigger_sources
 from runtime.store.tables.occurrences import OccurrenceState
-from runtime.store.tables.received_events import VerifiedEvent
-from runtime.store.tables.trigger_rows import TriggerKind
-from runtime.triggers import changes, fields, trigger
+from runtime.triggers import changes, fields, signatures, trigger
 from runtime.triggers.event_definition import EventDefinition
-from runtime.triggers.signatures import (
-    MAX_SECRET,
-    MIN_SECRET,
-    PREFIX,
-    WINDOW,
-    InvalidSignature,
-    Scheme,
-    is_key,
-    verify,
-)
 from runtime.triggers.trigger import SealedWebhook, SignedTrigger, TriggerStatus
 
 MAX_HEADER = 60  # characters of the name of a header
-REPEAT_SECONDS = 2 * WINDOW  # a signature may be from the future, and is then valid for as long
+REPEAT_SECONDS = (
+    2 * signatures.WINDOW
+)  # a signature may be from the future, and is then valid for as long
 PAUSED = "the trigger was paused"
 REPEATED = f"the same body came in the last {REPEAT_SECONDS // 60} minutes"
 FORM = "application/x-www-form-urlencoded"
 FAILPOINT = "DeliveryReceived"
 
-_IDS = {Scheme.STRIPE: "id", Scheme.SLACK: "event_id"}
+_IDS = {signatures.Scheme.STRIPE: "id", signatures.Scheme.SLACK: "event_id"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,20 +73,22 @@ def make(
 
     Raise as changes.change does, or InvalidInput naming the field.
     """
-    with changes.lock(TriggerKind.EVENT, id, actor) as locked:
-        kind = fields.choice(scheme, "scheme", Scheme)
+    with changes.lock(trigger_rows.TriggerKind.EVENT, id, actor) as locked:
+        kind = fields.choice(scheme, "scheme", signatures.Scheme)
         plain = fields.text(secret or "", "secret").strip()
-        if plain and not is_key(kind, plain):
-            shape = f"{PREFIX} and base64" if kind is Scheme.STANDARD else "text"
-            limits = f"{MIN_SECRET} to {MAX_SECRET}"
+        if plain and not signatures.is_key(kind, plain):
+            shape = (
+                f"{signatures.PREFIX} and base64" if kind is signatures.Scheme.STANDARD else "text"
+            )
+            limits = f"{signatures.MIN_SECRET} to {signatures.MAX_SECRET}"
             raise InvalidInput("secret", f"must be {shape} of {limits} characters")
-        if not plain and kind is Scheme.STANDARD:
-            plain = PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+        if not plain and kind is signatures.Scheme.STANDARD:
+            plain = signatures.PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
         elif not plain:
             plain = secrets.token_urlsafe(32)
         name = fields.text(header or "", "header").strip()
         is_name = name.isascii() and name.replace("-", "").isalnum() and len(name) <= MAX_HEADER
-        if kind is Scheme.HEADER and not is_name:
+        if kind is signatures.Scheme.HEADER and not is_name:
             raise InvalidInput(
                 "header",
                 f"must have 1 to {MAX_HEADER} letters, digits and hyphens, such as X-Token",
@@ -106,7 +97,7 @@ def make(
         webhook = SealedWebhook(
             address=digest_of(address),
             scheme=kind,
-            header=name if kind is Scheme.HEADER else "",
+            header=name if kind is signatures.Scheme.HEADER else "",
             secret=sealing.seal(plain, sealing_label(id)),
         )
         trigger_sources.write_webhook(locked.connection, id, webhook.address)
@@ -116,7 +107,7 @@ def make(
 
 def remove(*, id: UUID, actor: Actor) -> None:
     """Remove the webhook of a trigger. Raise as changes.change does."""
-    with changes.lock(TriggerKind.EVENT, id, actor) as locked:
+    with changes.lock(trigger_rows.TriggerKind.EVENT, id, actor) as locked:
         trigger_sources.delete_webhook(locked.connection, id)
         makers = (*locked.trigger.makers, actor.person)
         after = replace(locked.trigger, webhook=None, makers=makers)
@@ -152,34 +143,34 @@ def sealing_label(id: UUID) -> bytes:
 
 
 def _receive(
-    connection: Connection, address: str, headers: Mapping[str, str], body: bytes
+    connection: pool.Connection, address: str, headers: Mapping[str, str], body: bytes
 ) -> Receipt:
     receiver, webhook = _trigger_at(connection, address)
     secret = sealing.unseal(webhook.secret, sealing_label(receiver.id))
-    scheme = Scheme(webhook.scheme)
+    scheme = signatures.Scheme(webhook.scheme)
     at = pool.now(connection)
     try:
-        verify(scheme, secret, webhook.header, headers, body, at)
-    except InvalidSignature as exc:
+        signatures.verify(scheme, secret, webhook.header, headers, body, at)
+    except signatures.InvalidSignature as exc:
         raise NotVerified from exc
     data = _data(headers, body)
-    if scheme is Scheme.SLACK and data.get("type") == "url_verification":
+    if scheme is signatures.Scheme.SLACK and data.get("type") == "url_verification":
         return Receipt(id="", new=False, challenge=str(data.get("challenge", "")))
     sent_id = _id(scheme, headers, data)
     delivery = sent_id or f"sha256:{hashlib.sha256(body).hexdigest()}"
     skipped = PAUSED if receiver.status is TriggerStatus.PAUSED else ""
     # No event that a person sends has this key.
     key: tuple[str, ...] = ("webhook", str(receiver.id), delivery)
-    if not sent_id and scheme is not Scheme.GITHUB:
+    if not sent_id and scheme is not signatures.Scheme.GITHUB:
         slot = _free_slot(connection, key, at)
         skipped = skipped if slot else REPEATED
         key = (*key, slot or str(uuid4()))
-    event = VerifiedEvent(
+    event = received_events.VerifiedEvent(
         key=json.dumps(key),
         source=f"webhook:{receiver.id}",
         id=delivery,
         name=receiver.definition.event,
-        subject=headers.get("x-github-event", "") if scheme is Scheme.GITHUB else "",
+        subject=headers.get("x-github-event", "") if scheme is signatures.Scheme.GITHUB else "",
         data=json.dumps(data, ensure_ascii=False),
         by=None,
         at=pool.now(connection),
@@ -195,7 +186,7 @@ def _receive(
     return Receipt(id=delivery, new=number is not None, skipped=skipped)
 
 
-def _free_slot(connection: Connection, key: tuple[str, ...], at: datetime) -> str:
+def _free_slot(connection: pool.Connection, key: tuple[str, ...], at: datetime) -> str:
     """Return the number of this period of REPEAT_SECONDS, empty if the same body came so shortly before.
 
     Of two equal deliveries at the same time, the key keeps one out.
@@ -207,7 +198,7 @@ def _free_slot(connection: Connection, key: tuple[str, ...], at: datetime) -> st
 
 
 def _trigger_at(
-    connection: Connection, address: str
+    connection: pool.Connection, address: str
 ) -> tuple[SignedTrigger[EventDefinition], SealedWebhook]:
     """Return the trigger of an address and its webhook, as the newest act says."""
     digest = digest_of(address)
@@ -243,14 +234,14 @@ def _data(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     return data
 
 
-def _id(scheme: Scheme, headers: Mapping[str, str], data: Mapping[str, Any]) -> str:
+def _id(scheme: signatures.Scheme, headers: Mapping[str, str], data: Mapping[str, Any]) -> str:
     """Return the id that a sender gave the delivery, if its signature covers one; else an empty text."""
     sent_id: object = None
-    if scheme is Scheme.STANDARD:
+    if scheme is signatures.Scheme.STANDARD:
         sent_id = headers.get("webhook-id")
     elif scheme in _IDS:
         sent_id = data.get(_IDS[scheme])
-    elif scheme is Scheme.HEADER:
+    elif scheme is signatures.Scheme.HEADER:
         sent_id = headers.get("idempotency-key")
     if not isinstance(sent_id, str) or "\x00" in sent_id:
         return ""

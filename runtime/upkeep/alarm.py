@@ -12,7 +12,6 @@ import psycopg
 from runtime.errors import ObjectStoreDown
 from runtime.reads.workers import LATE_SECONDS
 from runtime.store import pool
-from runtime.store.pool import Connection
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +29,7 @@ class Note:
         self._name = name
         self._written_at = float("-inf")
 
-    def write(self, connection: Connection, took: float | None = None) -> None:
+    def write(self, connection: pool.Connection, took: float | None = None) -> None:
         """Write the time and the seconds of the round, unless they were written less than NOTE_SECONDS ago."""
         now = time.monotonic()
         if now - self._written_at >= NOTE_SECONDS:
@@ -46,7 +45,7 @@ class Alarm:
         self._done_at = time.monotonic()
         self._note = Note(loop)
 
-    def record_success(self, connection: Connection, *, took: float | None = None) -> None:
+    def record_success(self, connection: pool.Connection, *, took: float | None = None) -> None:
         """Record that the loop completed, in `took` seconds."""
         self._done_at = time.monotonic()
         self._note.write(connection, took)

@@ -14,7 +14,6 @@ from django.db import transaction
 from runtime.core.values.errors import CoreError
 from runtime.errors import KeyMissing, ObjectStoreDown, Tampered, TooLarge
 from runtime.store import archived_runs, failpoints, pool
-from runtime.store.pool import Connection
 from runtime.upkeep import retention
 from runtime.upkeep.retention_rules import RetentionRule
 
@@ -34,12 +33,12 @@ def rules() -> tuple[RetentionRule, ...]:
     return configured
 
 
-def preview(connection: Connection) -> list[retention.OldRuns]:
+def preview(connection: pool.Connection) -> list[retention.OldRuns]:
     """Return the runs that `enforce` would archive now, by agent and status."""
     return retention.list_groups(connection, rules(), _STILL_HERE)
 
 
-def enforce(connection: Connection, stop: threading.Event) -> int:
+def enforce(connection: pool.Connection, stop: threading.Event) -> int:
     """Archive every run that is old enough, until `stop`. Returns the number of runs.
 
     A store that is down ends the round: the next one continues.
@@ -57,7 +56,7 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
     return archived
 
 
-def archive_run(connection: Connection, run: UUID) -> bool:
+def archive_run(connection: pool.Connection, run: UUID) -> bool:
     """Archive one ended run, outside a transaction. Raises ObjectStoreDown, with nothing deleted.
 
     Returns False if the run may not be archived, or has a journal that does not verify, which is logged.

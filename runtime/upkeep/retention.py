@@ -21,7 +21,6 @@ from runtime.core.documents import external_call
 from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.store import archived_entries, archived_runs, pool, runs
-from runtime.store.pool import Connection
 from runtime.store.tables import (
     blobs,
     jobs,
@@ -81,12 +80,12 @@ def rules() -> tuple[RetentionRule, ...]:
     return configured
 
 
-def preview(connection: Connection) -> list[OldRuns]:
+def preview(connection: pool.Connection) -> list[OldRuns]:
     """Return the runs that `enforce` would erase now, by agent and status."""
     return list_groups(connection, rules())
 
 
-def enforce(connection: Connection, stop: threading.Event) -> int:
+def enforce(connection: pool.Connection, stop: threading.Event) -> int:
     """Erase the payloads of every run that is old enough, until `stop`. Returns the number of runs.
 
     It also deletes the rows of old workers, unreferenced blobs, and old external events.
@@ -131,7 +130,7 @@ def erase(run: UUID, *, waits: bool = True) -> bool:
 
 
 def list_groups(
-    connection: Connection, rules: tuple[RetentionRule, ...], but: str = "TRUE"
+    connection: pool.Connection, rules: tuple[RetentionRule, ...], but: str = "TRUE"
 ) -> list[OldRuns]:
     """Return the runs that are old enough now and meet the condition `but`, by agent and status."""
     parameters = _parameters(rules)
@@ -151,7 +150,7 @@ def list_groups(
 
 
 def yield_runs(
-    connection: Connection,
+    connection: pool.Connection,
     rules: tuple[RetentionRule, ...],
     stop: threading.Event,
     but: str = "TRUE",

@@ -16,7 +16,6 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from runtime.core.values import json_schema
-from runtime.core.values.json_schema import brief
 from runtime.web.requests import form_text
 
 MAX_LINE_CHARACTERS = 300  # a longer text has several lines
@@ -74,7 +73,7 @@ def choices_of(rule: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return the choices as pairs of the sent text and the label; none for a field that is typed."""
     match kind_of(rule):
         case "choice":
-            return tuple((json.dumps(choice), brief(choice)) for choice in rule["enum"])
+            return tuple((json.dumps(choice), json_schema.brief(choice)) for choice in rule["enum"])
         case "boolean":
             return (("true", "yes"), ("false", "no"))
         case _:

@@ -23,7 +23,6 @@ from django.views.decorators.csrf import csrf_exempt
 
 from approvals.clock import to_wire
 from approvals.decisions import external_requests
-from approvals.decisions.external_requests import ExternalRequest, RequestStatus
 from approvals.errors import NotReady, ProtocolRefusal
 from approvals.outbox.webhook import InvalidUrl
 from approvals.people import instances, tokens
@@ -186,7 +185,7 @@ def _read(call: WireCall, id: UUID) -> HttpResponse:
         seconds = min(_duration(wait, "wait").total_seconds(), MAX_WAIT_SECONDS)
     external = external_requests.read(instance=call.instance, request=id)
     response = _answer(_resource(external))
-    if external.state.status is RequestStatus.PENDING and seconds:
+    if external.state.status is external_requests.RequestStatus.PENDING and seconds:
         _hold(response, call.instance.id, seconds)
     return response
 
@@ -306,7 +305,7 @@ def _duration(value: object, name: str) -> timedelta:
     return timedelta(seconds=int(match[1][:_LONGEST_NUMBER]) * _UNITS[match[2]])
 
 
-def _resource(external: ExternalRequest) -> str:
+def _resource(external: external_requests.ExternalRequest) -> str:
     """Write a request. Its submitted fields have the text in which they came."""
     submitted: Mapping[str, str] = external.input["submitted"]
     fields = {
@@ -322,7 +321,7 @@ def _resource(external: ExternalRequest) -> str:
         decision = {"status": str(state.status), "decided_at": to_wire(state.at)}
         if state.note:
             decision["note"] = state.note
-        if state.status is RequestStatus.APPROVED:
+        if state.status is external_requests.RequestStatus.APPROVED:
             decision["expires_at"] = to_wire(external.usable_until)
         parts.append(f'"decision":{json.dumps(decision)}')
     if use is not None:

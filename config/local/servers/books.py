@@ -10,7 +10,6 @@ import psycopg
 
 from config.local.data_dir import DataDir
 from config.local.servers import postgres
-from config.local.servers.postgres import Cluster
 
 DATABASE = "books"
 READER = "books_reader"
@@ -77,7 +76,7 @@ def of(home: DataDir) -> Books:
     return Books(passwords={name: home.secret(name) for name in (READER, WRITER)})
 
 
-def environment(cluster: Cluster, home: DataDir) -> dict[str, str]:
+def environment(cluster: postgres.Cluster, home: DataDir) -> dict[str, str]:
     """Return the variables of workers that name the books."""
     passwords = of(home).passwords
     return {

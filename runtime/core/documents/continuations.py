@@ -17,7 +17,6 @@ from typing import Any, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from runtime.core.documents import codec
-from runtime.core.documents.codec import SCHEMA
 from runtime.core.run.calls import CallChange, call_after, propose_calls
 from runtime.core.run.continuation import Call, Continuation, Frame, replace
 from runtime.core.run.events import (
@@ -119,7 +118,7 @@ def decode_continuation(
 
 def document_of(continuation: Continuation) -> dict[str, Any]:
     """Return the document with every field, for readers."""
-    return {"schema": SCHEMA, **_continuations().dump_python(continuation, mode="json")}
+    return {"schema": codec.SCHEMA, **_continuations().dump_python(continuation, mode="json")}
 
 
 class Conversations:

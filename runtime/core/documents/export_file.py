@@ -24,7 +24,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from runtime.core.documents import codec, continuations
 from runtime.core.documents.blobs import blob_refs, digest_of
-from runtime.core.documents.codec import SCHEMA, upcast
 from runtime.core.run.continuation import Continuation, Phase
 from runtime.core.run.reducer import initial, step
 from runtime.core.values.enums import CallState
@@ -100,7 +99,7 @@ def manifest_of(
     """Return the text to sign for a run whose journal is `entries`, from `beginning` on, and folds to `now`."""
     bodies = list(entries)
     manifest = Manifest(
-        schema=SCHEMA,
+        schema=codec.SCHEMA,
         run=now.run,
         agent=now.agent,
         requester=now.requester,
@@ -252,6 +251,6 @@ def _digest(text: str) -> str:
 
 def _manifest(text: str) -> Manifest:
     try:
-        return _MANIFESTS.validate_python(upcast(json.loads(text)))
+        return _MANIFESTS.validate_python(codec.upcast(json.loads(text)))
     except (Unreadable, ValueError, RecursionError) as exc:
         raise Unreadable("its manifest cannot be read") from exc

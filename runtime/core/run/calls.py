@@ -43,7 +43,6 @@ from runtime.core.run.events import (
     WaitEvent,
     WaitStarted,
 )
-from runtime.core.run.frames import results_message, undelivered_to
 from runtime.core.run.transitions import CALLS, FRAMES, next_state, require_attempt
 from runtime.core.values.enums import SETTLED
 from runtime.core.values.errors import IllegalTransition
@@ -176,10 +175,10 @@ def with_call(now: Continuation, frame: Frame, call: Call) -> Continuation:
         return now.with_frame(frame)
     first = calls[0]
     answers = len(calls) == 1 and first.terms is not None and first.terms.answers
-    releases = answers and first.state == "returned" and not undelivered_to(now, frame.id)
+    releases = answers and first.state == "returned" and not frames.undelivered_to(now, frame.id)
     trigger = "TurnSettled:answer" if releases else "TurnSettled"
     state = next_state(FRAMES, frame.state, trigger, subject=frame.id)
-    frame = replace(frame, state=state, messages=(*frame.messages, results_message(calls)))
+    frame = replace(frame, state=state, messages=(*frame.messages, frames.results_message(calls)))
     return now.with_frame(replace(frame, outcome=first.result) if releases else frame)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.control import verification
-from runtime.control.verification import Verification
 from runtime.core.values.texts import write_on_one_line
 from runtime.errors import KeyMissing, NoSuchRun, Tampered
 from runtime.management.run_command import parse_run_id
@@ -59,7 +58,7 @@ class Command(BaseCommand):
         if not options["json"]:
             self.stdout.write(f"{count} run{'' if count == 1 else 's'} verified, nothing found")
 
-    def _print(self, verified: Verification, *, as_json: bool) -> None:
+    def _print(self, verified: verification.Verification, *, as_json: bool) -> None:
         if as_json:
             findings = [{"subject": f.subject, "problem": f.problem} for f in verified.findings]
             removed_at = verified.removed_at.isoformat() if verified.removed_at else None

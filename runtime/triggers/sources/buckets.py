@@ -13,17 +13,9 @@ from runtime.store import failpoints, pool
 from runtime.store.object_stores import bucket
 from runtime.store.object_stores.bucket import Listing, Object, Unlisted, Unread
 from runtime.store.object_stores.stores import SCHEMES
-from runtime.store.pool import Connection
 from runtime.store.tables import trigger_sources
 from runtime.triggers.event_definition import MAX_LOCATION, EventDefinition
 from runtime.triggers.sources import reading
-from runtime.triggers.sources.reading import (
-    MAX_CONTENT,
-    Look,
-    NotAnEvent,
-    SourceUnreadable,
-    WatchedSource,
-)
 
 TAKEN = 50  # objects that one transaction takes
 AFTER_PROBLEM = timedelta(seconds=60)
@@ -41,16 +33,18 @@ def _parse(text: str) -> str:
     return address
 
 
-def _look(connection: Connection, trigger: UUID, definition: EventDefinition) -> Look:
+def _look(connection: pool.Connection, trigger: UUID, definition: EventDefinition) -> reading.Look:
     """Take the next new objects of a bucket. Raise SourceUnreadable."""
     if reading.is_full(connection, trigger):
-        return Look()
+        return reading.Look()
     address, after = definition.location, trigger_sources.read_cursor(connection, trigger)
     try:
         store = bucket.listing_at(address)
         objects = store.after(after)
     except Unlisted as exc:
-        raise SourceUnreadable(f"the bucket cannot be read: {exc}", again=AFTER_PROBLEM) from exc
+        raise reading.SourceUnreadable(
+            f"the bucket cannot be read: {exc}", again=AFTER_PROBLEM
+        ) from exc
     names = [item.name for item in objects]
     stamps = trigger_sources.stamps(connection, trigger, address, names)
     fresh = [item for item in objects if stamps.get(item.name) != item.stamp]
@@ -67,14 +61,14 @@ def _look(connection: Connection, trigger: UUID, definition: EventDefinition) ->
             _take(connection, trigger, definition, store, item)
         except Unread as exc:
             # The next look begins where this one did.
-            return Look(problem=f"{item.name} cannot be read: {exc}", again=AFTER_PROBLEM)
+            return reading.Look(problem=f"{item.name} cannot be read: {exc}", again=AFTER_PROBLEM)
     trigger_sources.set_cursor(connection, trigger, end)
     failpoints.hit("before", SOURCE.failpoint, 0)
-    return Look(has_more=end != "")
+    return reading.Look(has_more=end != "")
 
 
 def _take(
-    connection: Connection,
+    connection: pool.Connection,
     trigger: UUID,
     definition: EventDefinition,
     store: Listing,
@@ -96,13 +90,13 @@ def _take(
     event: dict[str, Any] = {"id": item.name, "key": ["object", address, item.stamp]}
     try:
         text: dict[str, Any] = {}
-        if item.size <= MAX_CONTENT:
-            content = store.read(item, MAX_CONTENT)
+        if item.size <= reading.MAX_CONTENT:
+            content = store.read(item, reading.MAX_CONTENT)
             if content is None:
                 return
             text = reading.content_fields(item.name, reading.text_of(content))
         reading.keep(connection, trigger, definition, **event, data={**facts, **text})
-    except (Unread, NotAnEvent) as exc:
+    except (Unread, reading.NotAnEvent) as exc:
         if isinstance(exc, Unread) and exc.passes:
             raise
         reason = f"it cannot be read: {exc}" if isinstance(exc, Unread) else str(exc)
@@ -112,7 +106,7 @@ def _take(
     trigger_sources.record_taken(connection, trigger, bucket, item.name, item.stamp)
 
 
-SOURCE: WatchedSource = WatchedSource(
+SOURCE: reading.WatchedSource = reading.WatchedSource(
     kind="bucket",
     setting="SIGNOFF_WATCHED_BUCKETS",
     below=", or below",

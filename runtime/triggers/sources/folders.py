@@ -23,17 +23,9 @@ from django.conf import settings
 from runtime.core.values.json_values import is_text
 from runtime.errors import InvalidInput
 from runtime.store import failpoints, pool
-from runtime.store.pool import Connection
 from runtime.store.tables import trigger_sources
 from runtime.triggers.event_definition import MAX_LOCATION, EventDefinition
 from runtime.triggers.sources import reading
-from runtime.triggers.sources.reading import (
-    MAX_CONTENT,
-    Look,
-    NotAnEvent,
-    SourceUnreadable,
-    WatchedSource,
-)
 
 MAX_LISTED = 10_000  # files of a folder that one look sees
 MAX_FILE = 64 * 1024 * 1024  # bytes
@@ -88,7 +80,7 @@ def _parse(text: str) -> str:
     return str(path)
 
 
-def _look(connection: Connection, trigger: UUID, definition: EventDefinition) -> Look:
+def _look(connection: pool.Connection, trigger: UUID, definition: EventDefinition) -> reading.Look:
     """Take the files of a folder that are complete. Raise SourceUnreadable."""
     root = root_of(definition.location)
     assert root is not None  # it is allowed
@@ -97,12 +89,12 @@ def _look(connection: Connection, trigger: UUID, definition: EventDefinition) ->
             return _take_complete(connection, trigger, definition, descriptor)
     except OSError as exc:
         reason = LINKED if exc.errno in (errno.ELOOP, errno.ENOTDIR) else exc.strerror
-        raise SourceUnreadable(f"the folder cannot be read: {reason}") from exc
+        raise reading.SourceUnreadable(f"the folder cannot be read: {reason}") from exc
 
 
 def _take_complete(
-    connection: Connection, trigger: UUID, definition: EventDefinition, descriptor: int
-) -> Look:
+    connection: pool.Connection, trigger: UUID, definition: EventDefinition, descriptor: int
+) -> reading.Look:
     now, folder = pool.now(connection), definition.location
     known_files = trigger_sources.seen_files(connection, trigger, folder)
     files = list_files(descriptor)
@@ -119,15 +111,15 @@ def _take_complete(
     missing = [*known_files.keys() - {file.name for file in files}]
     trigger_sources.record_missing(connection, trigger, folder, missing, now)
     if not complete or reading.is_full(connection, trigger):
-        return Look(problem=problem)
+        return reading.Look(problem=problem)
     for file in complete[:TAKEN]:
         _take(connection, trigger, definition, descriptor, file)
     failpoints.hit("before", SOURCE.failpoint, 0)
-    return Look(has_more=len(complete) > TAKEN, problem=problem)
+    return reading.Look(has_more=len(complete) > TAKEN, problem=problem)
 
 
 def _take(
-    connection: Connection,
+    connection: pool.Connection,
     trigger: UUID,
     definition: EventDefinition,
     descriptor: int,
@@ -142,7 +134,7 @@ def _take(
         text = reading.content_fields(file.name, content.text)
     except FileChanged:
         return
-    except NotAnEvent as exc:
+    except reading.NotAnEvent as exc:
         key = ["refused file", path, file.stamp]
         reading.refuse(
             connection, trigger, definition, id=file.name, key=key, data=data, reason=str(exc)
@@ -197,19 +189,19 @@ def list_files(descriptor: int) -> list[ListedFile]:
 def read_file(descriptor: int, file: ListedFile) -> FileContent:
     """Read a file that was listed. Raise NotAnEvent, or FileChanged if it is another one now."""
     if stat.S_ISLNK(file.mode):
-        raise NotAnEvent("it is a symbolic link")
+        raise reading.NotAnEvent("it is a symbolic link")
     if not stat.S_ISREG(file.mode):
-        raise NotAnEvent("it is no regular file")
+        raise reading.NotAnEvent("it is no regular file")
     if not is_text(file.raw):
-        raise NotAnEvent("its name is not UTF-8")
+        raise reading.NotAnEvent("its name is not UTF-8")
     if file.size > MAX_FILE:
-        raise NotAnEvent(f"it has {file.size} bytes, at most {MAX_FILE}")
+        raise reading.NotAnEvent(f"it has {file.size} bytes, at most {MAX_FILE}")
     try:
         inner = os.open(file.raw, _FILE, dir_fd=descriptor)
     except FileNotFoundError as exc:
         raise FileChanged from exc
     except OSError as exc:
-        raise NotAnEvent(f"it cannot be read: {exc.strerror}") from exc
+        raise reading.NotAnEvent(f"it cannot be read: {exc.strerror}") from exc
     with os.fdopen(inner, "rb") as stream:
         if _stamp(os.fstat(inner)) != file.stamp:
             raise FileChanged
@@ -221,7 +213,7 @@ def read_file(descriptor: int, file: ListedFile) -> FileContent:
             raise FileChanged
     return FileContent(
         digest=digest.hexdigest(),
-        text=reading.text_of(text) if file.size <= MAX_CONTENT else None,
+        text=reading.text_of(text) if file.size <= reading.MAX_CONTENT else None,
     )
 
 
@@ -234,7 +226,7 @@ def _stamp(status: os.stat_result) -> str:
     return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
 
 
-SOURCE = WatchedSource(
+SOURCE = reading.WatchedSource(
     kind="folder",
     setting="SIGNOFF_WATCHED_FOLDERS",
     below=", or a folder below",

@@ -21,11 +21,8 @@ from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import is_text, read_json, sha256_of
 from runtime.errors import InvalidInput, KeyMissing, Tampered
 from runtime.store import failpoints, pool
-from runtime.store.pool import Connection
 from runtime.store.tables import occurrences, received_events, trigger_rows, trigger_sources
 from runtime.store.tables.occurrences import OccurrenceState
-from runtime.store.tables.received_events import VerifiedEvent
-from runtime.store.tables.trigger_sources import SourceKind
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.trigger import TriggerStatus, read_signed
 
@@ -72,7 +69,7 @@ class WatchedSource:
     the name of an item, in the plural too.
     """
 
-    kind: SourceKind
+    kind: trigger_sources.SourceKind
     setting: str
     below: str = ""  # how a refusal says that places below are allowed, empty if they are not
     help: str
@@ -81,7 +78,7 @@ class WatchedSource:
     items: str
     parse: Callable[[str], str]  # returns the location that a person sent, or raises InvalidInput
     allows: Callable[[str], bool]
-    look: Callable[[Connection, UUID, EventDefinition], Look]  # may raise SourceUnreadable
+    look: Callable[[pool.Connection, UUID, EventDefinition], Look]  # may raise SourceUnreadable
     seconds: float = 1.0
 
     @property
@@ -113,7 +110,7 @@ class WatchedSource:
         return location
 
 
-def read_all(source: WatchedSource, _: Connection, stop: threading.Event) -> None:
+def read_all(source: WatchedSource, _: pool.Connection, stop: threading.Event) -> None:
     """Look at each location of this kind once, and in turns at those that have more."""
     passed: list[UUID] = []
     again: list[UUID] = []  # that have more, and had their turn
@@ -135,7 +132,7 @@ def read_all(source: WatchedSource, _: Connection, stop: threading.Event) -> Non
         (again if look.after() and look.has_more else passed).append(trigger)
 
 
-def is_full(connection: Connection, trigger: UUID) -> bool:
+def is_full(connection: pool.Connection, trigger: UUID) -> bool:
     """Tell whether so many events of a trigger have not started that its source must wait."""
     return (
         occurrences.count(connection, trigger, OccurrenceState.NEW, OccurrenceState.WAITING)
@@ -144,7 +141,7 @@ def is_full(connection: Connection, trigger: UUID) -> bool:
 
 
 def keep(
-    connection: Connection,
+    connection: pool.Connection,
     trigger: UUID,
     definition: EventDefinition,
     *,
@@ -154,7 +151,7 @@ def keep(
     source: str = "",
 ) -> int | None:
     """Keep an event of the trigger. Return its number, or None if it is kept already."""
-    event = VerifiedEvent(
+    event = received_events.VerifiedEvent(
         key=sha256_of([str(trigger), *key]),  # no event that a person sends has it
         source=source or f"{definition.source}:{definition.location}",
         id=id,
@@ -171,7 +168,7 @@ def keep(
 
 
 def refuse(
-    connection: Connection,
+    connection: pool.Connection,
     trigger: UUID,
     definition: EventDefinition,
     *,
@@ -210,7 +207,7 @@ def content_fields(name: str, text: str | None) -> dict[str, Any]:
         raise NotAnEvent(f"it is no JSON: {exc}") from exc
 
 
-def _look(connection: Connection, source: WatchedSource, trigger: UUID) -> Look:
+def _look(connection: pool.Connection, source: WatchedSource, trigger: UUID) -> Look:
     """Look at the location of a trigger. An error is its problem, unless it is one of Postgres that passes."""
     try:
         with atomic():

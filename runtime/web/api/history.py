@@ -9,14 +9,10 @@ from pydantic import WithJsonSchema
 
 from runtime.control import interventions, jobs, transfer, verification
 from runtime.control.forks import fork
-from runtime.control.interventions import release
 from runtime.control.user_actions import readable, readable_whole
-from runtime.control.verification import Finding
 from runtime.errors import NoSuchEntry
 from runtime.ports import wiring
 from runtime.reads import entries, run_figures
-from runtime.reads.entries import StateAt, StateChange
-from runtime.reads.run_figures import NamedUsage, UsageKey
 from runtime.reads.run_rows import RunDetail
 from runtime.reads.transcript import AgentMessage, read_transcript
 from runtime.store.tables.jobs import JobRow, ReplayRow
@@ -35,7 +31,7 @@ _PARCEL = {
 }
 
 
-@fields_of(Finding)
+@fields_of(verification.Finding)
 class FindingOut(Schema):
     """One inconsistency with the journal, and its place."""
 
@@ -56,12 +52,12 @@ class VerificationOut(Schema):
         return result.is_consistent
 
 
-@fields_of(StateChange)
+@fields_of(entries.StateChange)
 class MoveOut(Schema):
     """One change by an entry; `place` is empty for the run, else a frame or `frame/call`."""
 
 
-@fields_of(StateAt, "position at events unreadable")
+@fields_of(entries.StateAt, "position at events unreadable")
 class PastOut(Schema):
     """The state of a run after an entry; without a continuation if entry `unreadable` cannot be folded."""
 
@@ -113,7 +109,7 @@ def verify_run(request: Authenticated, run: UUID) -> verification.Verification:
 
 
 @router.get("/runs/{uuid:run}/at/{int:position}", response=PastOut)
-def read_run_at(request: Authenticated, run: UUID, position: int) -> StateAt:
+def read_run_at(request: Authenticated, run: UUID, position: int) -> entries.StateAt:
     """Read the state of the run after an entry, and the changes by it; for admins."""
     detail = readable_whole(run, request.auth)
     past = entries.state_after(run, position) if position <= detail.position else None
@@ -138,7 +134,7 @@ def fork_run(request: Authenticated, run: UUID, body: ForkIn) -> Status[RunDetai
 def readmit_run(request: Authenticated, run: UUID, body: ReadmitIn) -> RunDetail:
     """Release a run from quarantine, if its stored data verifies; for admins."""
     wiring.access().require(request.auth, "runs:read")
-    return release(run=run, reason=body.reason, actor=request.auth)
+    return interventions.release(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/export")
@@ -294,7 +290,7 @@ def list_agent_messages(request: Authenticated, run: UUID) -> tuple[AgentMessage
     return read_transcript(run).agent_messages
 
 
-@fields_of(NamedUsage, "name replies unpriced input_tokens output_tokens")
+@fields_of(run_figures.NamedUsage, "name replies unpriced input_tokens output_tokens")
 class UsageOut(Schema):
     """The usage of one agent (with its sub-agents), model, person or day. `unpriced` replies are not in the cost."""
 
@@ -310,10 +306,10 @@ class UsageListOut(Schema):
 @router.get("/usage", response=UsageListOut, summary="Add up what runs used", tags=["usage"])
 def read_usage(
     request: Authenticated,
-    by: UsageKey = UsageKey.AGENT,
+    by: run_figures.UsageKey = run_figures.UsageKey.AGENT,
     since: Annotated[str, Query(description="first day (UTC), such as 2026-11-24")] = "",
     until: Annotated[str, Query(description="last day (UTC)")] = "",
-) -> dict[str, tuple[NamedUsage, ...]]:
+) -> dict[str, tuple[run_figures.NamedUsage, ...]]:
     """Add up replies, tokens and cost from day to day; without days the last seven. For admins.
 
     The sweeper counts every minute.

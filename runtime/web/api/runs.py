@@ -20,9 +20,6 @@ from runtime.core.values.budgets import NAMES
 from runtime.core.values.limits import MAX_KEY, MAX_MESSAGE
 from runtime.ports import wiring
 from runtime.reads import blobs, entries, outcomes, run_page, run_rows, workers
-from runtime.reads.entries import JournalItem
-from runtime.reads.outcomes import LateView
-from runtime.reads.run_page import BudgetUsage
 from runtime.reads.run_rows import GateView, LegalHold, Page, RunDetail, WaitView
 from runtime.reads.transcript import read_transcript
 from runtime.store.tables.kill_switches import KillSwitchRow
@@ -179,7 +176,7 @@ class LateOut(Schema):
     note: str
 
     @staticmethod
-    def from_view(late: LateView) -> "LateOut":
+    def from_view(late: outcomes.LateView) -> "LateOut":
         """Convert a late outcome to its form in the API."""
         return LateOut(
             frame=late.frame,
@@ -221,7 +218,7 @@ class RunOut(Schema):
     gates: list[GateOut]
 
 
-@fields_of(BudgetUsage, "frame agent limit used allowed unpriced")
+@fields_of(run_page.BudgetUsage, "frame agent limit used allowed unpriced")
 class LimitUseOut(Schema):
     """The usage of one limit: of the run if `frame` is null, else of a frame with its own limits.
 
@@ -236,7 +233,7 @@ class RunPage(Schema):
     next: str | None
 
 
-@fields_of(JournalItem, "position at")
+@fields_of(entries.JournalItem, "position at")
 class JournalItemOut(Schema):
     """One entry: the events of one commit."""
 
@@ -347,7 +344,7 @@ def write_to_run(request: Authenticated, run: UUID, body: MessageIn) -> Status[R
 
 
 @router.get("/runs/{uuid:run}/budget", response=list[LimitUseOut])
-def read_budget(request: Authenticated, run: UUID) -> tuple[BudgetUsage, ...]:
+def read_budget(request: Authenticated, run: UUID) -> tuple[run_page.BudgetUsage, ...]:
     """Read the usage of a run's limits, its own first."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
@@ -367,7 +364,7 @@ def read_late_outcomes(request: Authenticated, run: UUID) -> list[LateOut]:
 @router.get("/runs/{uuid:run}/journal", response=JournalPage)
 def read_journal(
     request: Authenticated, run: UUID, limit: Limit = 50, cursor: int | None = None
-) -> Page[JournalItem]:
+) -> Page[entries.JournalItem]:
     """List the entries in order. Only admins see the error texts of providers (`said`)."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)

@@ -16,12 +16,9 @@ from runtime.store.tables.occurrences import OccurrenceRow, number_of
 from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import changes, listing, trials, webhooks
 from runtime.triggers.event_definition import EventDefinition
-from runtime.triggers.listing import PastAct, SourceView, TriggerView, WebhookView
 from runtime.triggers.schedule_definition import ScheduleDefinition
 from runtime.triggers.signatures import Scheme
 from runtime.triggers.sources import SOURCES
-from runtime.triggers.trials import EventTrial
-from runtime.triggers.webhooks import Receipt
 from runtime.web import requests
 from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, raw_body, with_example
 from runtime.web.schemas import accepts, fields_of, with_fields
@@ -80,7 +77,7 @@ class TriggeredOut(Schema):
     """An event. `state`: `new`, `waiting`, `started`, `woken`, `skipped`, `refused`, `failed`, or the run's status."""
 
 
-@fields_of(PastAct, "act at")
+@fields_of(listing.PastAct, "act at")
 class ActOut(Schema):
     """An act of a person on the schedule or trigger."""
 
@@ -119,12 +116,12 @@ class NewWebhookOut(Schema):
     secret: str
 
 
-@fields_of(WebhookView)
+@fields_of(listing.WebhookView)
 class WebhookOut(Schema):
     """The webhook of a trigger, and the deliveries that were refused there."""
 
 
-@fields_of(SourceView)
+@fields_of(listing.SourceView)
 class SourceOut(Schema):
     """The source that a trigger reads: the last look that succeeded, and why a later one did not.
 
@@ -144,7 +141,7 @@ class ReceiptOut(Schema):
 
 
 @with_fields(dict.fromkeys(SOURCES, (str, ...)))
-@fields_of(TriggerView, "id state problem owner makers")
+@fields_of(listing.TriggerView, "id state problem owner makers")
 @fields_of(
     EventDefinition,
     "name agent event filter mapping key business_key at_once at_once_per_key debounce rate rate_seconds wakes thread",
@@ -163,7 +160,7 @@ class TriggerOut(Schema):
     source: SourceOut | None
 
 
-@fields_of(EventTrial)
+@fields_of(trials.EventTrial)
 class EventTrialOut(Schema):
     """The result of a trial for one event and its data; `problem` names the wrong place and says why."""
 
@@ -270,7 +267,7 @@ def remove_webhook(request: Authenticated, trigger: UUID) -> dict[str, Any]:
     auth=None,
 )
 @raw_body
-def deliver_webhook(request: HttpRequest, address: str) -> Status[Receipt]:
+def deliver_webhook(request: HttpRequest, address: str) -> Status[webhooks.Receipt]:
     """Receive a delivery for a trigger; 200 if it was received before.
 
     The signature of the body is its authentication; no token is needed.
@@ -378,7 +375,7 @@ class ScheduleList(Schema):
     cut: bool
 
 
-@fields_of(TriggerView, "id state owner makers next_times")
+@fields_of(listing.TriggerView, "id state owner makers next_times")
 @fields_of(ScheduleDefinition)
 class ScheduleOut(Schema):
     """One schedule with its next five times, its newest past times, and its newest acts.
@@ -475,7 +472,7 @@ def backfill_schedule(request: Authenticated, schedule: UUID, body: BackfillIn) 
     return {"times": times}
 
 
-def _collect_fields(view: TriggerView, schema: type[Schema]) -> dict[str, Any]:
+def _collect_fields(view: listing.TriggerView, schema: type[Schema]) -> dict[str, Any]:
     """Return the values of these fields: those of the view, or else those of its definition."""
     return {
         name: getattr(view if hasattr(view, name) else view.definition, name, None)

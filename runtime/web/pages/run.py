@@ -29,9 +29,6 @@ from runtime.reads import (
     workers,
 )
 from runtime.reads.filters import MAX_SEARCH
-from runtime.reads.run_page import RunHistory
-from runtime.reads.run_rows import RunDetail
-from runtime.reads.timeline import RowFilter
 from runtime.triggers import listing
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of, admins, is_htmx, users
@@ -88,9 +85,9 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
 
 def _context(
     request: HttpRequest,
-    detail: RunDetail,
+    detail: run_rows.RunDetail,
     problem: str,
-    history: RunHistory,
+    history: run_page.RunHistory,
     *,
     is_admin: bool,
 ) -> dict[str, Any]:
@@ -152,7 +149,7 @@ def _varied(response: HttpResponse) -> HttpResponse:
     return response
 
 
-def with_archive(detail: RunDetail) -> tuple[RunDetail, str]:
+def with_archive(detail: run_rows.RunDetail) -> tuple[run_rows.RunDetail, str]:
     """Return an archived run with its payloads, and why its file cannot be shown, empty if it can."""
     try:
         return run_rows.with_archive(detail), ""
@@ -160,7 +157,7 @@ def with_archive(detail: RunDetail) -> tuple[RunDetail, str]:
         return detail, str(exc)
 
 
-def _read_tab(request: HttpRequest, tab: str, history: RunHistory) -> dict[str, Any]:
+def _read_tab(request: HttpRequest, tab: str, history: run_page.RunHistory) -> dict[str, Any]:
     """Return the rows or messages of this tab and page, and the opened step."""
     if tab == "state":
         return {"gates": history.timeline.gates}
@@ -169,7 +166,7 @@ def _read_tab(request: HttpRequest, tab: str, history: RunHistory) -> dict[str, 
     step_context = _read_step(request, history)
     choice, text = _row_choice(request)
     steps = history.steps
-    indexes = steps.matches(RowFilter(choice) if choice else None, text)
+    indexes = steps.matches(timeline.RowFilter(choice) if choice else None, text)
     step = request.GET.get("step", "")
     places = [n for n, index in enumerate(indexes) if step and steps.spans[index].step == step]
     at = places[-1] // timeline.ROWS + 1 if places else None  # the page with its last row
@@ -180,12 +177,12 @@ def _read_tab(request: HttpRequest, tab: str, history: RunHistory) -> dict[str, 
         "only": choice,
         "q": text,
         "most": MAX_SEARCH,
-        "filters": [(name.value, steps.count(name)) for name in RowFilter],
+        "filters": [(name.value, steps.count(name)) for name in timeline.RowFilter],
         **step_context,
     }
 
 
-def _read_step(request: HttpRequest, history: RunHistory) -> dict[str, Any]:
+def _read_step(request: HttpRequest, history: run_page.RunHistory) -> dict[str, Any]:
     step = request.GET.get("step", "")
     step_view = history.step(step) if step else None
     if step and step_view is None:
@@ -194,7 +191,7 @@ def _read_step(request: HttpRequest, history: RunHistory) -> dict[str, Any]:
 
 
 def _row_choice(request: HttpRequest) -> tuple[str, str]:
-    choice = query_params.choice(request, "only", tuple(RowFilter))
+    choice = query_params.choice(request, "only", tuple(timeline.RowFilter))
     return choice, request.GET.get("q", "").strip()[:MAX_SEARCH]
 
 

@@ -15,20 +15,12 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
+from runtime import errors
 from runtime.control import interventions, transfer
 from runtime.control.user_actions import readable
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.errors import NewerSchema
 from runtime.core.values.limits import MAX_MESSAGE, MAX_REASON
-from runtime.errors import (
-    Forbidden,
-    InvalidInput,
-    KeyMissing,
-    RequestError,
-    RunEnded,
-    Tampered,
-    TooManyUndelivered,
-)
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.reads import run_rows, suspects
@@ -39,7 +31,7 @@ from runtime.web.pages import query_params
 from runtime.web.pages.run import with_archive
 from runtime.web.requests import actor_of, admins, form_text, users
 
-Refusal = RequestError | Tampered | KeyMissing | NewerSchema
+Refusal = errors.RequestError | errors.Tampered | errors.KeyMissing | NewerSchema
 Context = dict[str, Any]
 ENTRIES = 50  # on one page
 
@@ -57,21 +49,23 @@ def answer(
     if request.method == "POST":
         try:
             return redirect("run", run=act(actor))
-        except (RequestError, Tampered, KeyMissing, NewerSchema) as exc:
+        except (errors.RequestError, errors.Tampered, errors.KeyMissing, NewerSchema) as exc:
             refusal = exc
     detail = readable(run, actor)
     page = {
         "run": detail,
         "section": "runs",
-        "reason": "" if isinstance(refusal, Forbidden) else form_text(request.POST, "reason"),
+        "reason": ""
+        if isinstance(refusal, errors.Forbidden)
+        else form_text(request.POST, "reason"),
         "max_reason": MAX_REASON,
-        "field": refusal if isinstance(refusal, InvalidInput) else None,
+        "field": refusal if isinstance(refusal, errors.InvalidInput) else None,
         # the stored data that does not verify
-        "unverified": "" if isinstance(refusal, RequestError | None) else str(refusal),
+        "unverified": "" if isinstance(refusal, errors.RequestError | None) else str(refusal),
         **context(actor, detail, refusal),
     }
     status = 200 if refusal is None else 409
-    if isinstance(refusal, RequestError):
+    if isinstance(refusal, errors.RequestError):
         status = refusal.status
     return render(request, template, page, status=status)
 
@@ -87,7 +81,7 @@ def cancel(request: HttpRequest, run: UUID) -> HttpResponse:
 def _cancel(run: UUID, reason: str, actor: Actor) -> UUID:
     try:
         return interventions.cancel(run=run, reason=reason, actor=actor).id
-    except RunEnded:
+    except errors.RunEnded:
         ending = read_transcript(run).ending
         if ending is None or ending.by != actor.person:
             raise
@@ -101,7 +95,7 @@ def _cancel_context(actor: Actor, detail: RunDetail, refusal: Refusal | None) ->
         "traces": [call for call in transcript.calls() if call.has_side_effects],
         "may_cancel": wiring.access().may_cancel(actor, detail.requester),
         "cancel_requested": not detail.ended and run_rows.is_cancel_requested(detail.id),
-        "late": isinstance(refusal, RunEnded),
+        "late": isinstance(refusal, errors.RunEnded),
     }
 
 
@@ -125,11 +119,11 @@ def _message_context(
 ) -> Context:
     late, problem = detail.status if detail.ended else "", ""
     match refusal:
-        case InvalidInput():
+        case errors.InvalidInput():
             problem = f"the text {refusal.detail}."
-        case TooManyUndelivered():
+        case errors.TooManyUndelivered():
             problem = refusal.detail
-        case RunEnded():
+        case errors.RunEnded():
             late = refusal.run_status
     return {
         "may_write": wiring.access().may_control(actor, detail.requester),
@@ -158,9 +152,9 @@ def resume(request: HttpRequest, run: UUID) -> HttpResponse:
 def _change_pace(request: HttpRequest, run: UUID, act: Callable[..., object]) -> HttpResponse:
     try:
         act(run=run, actor=actor_of(request))
-    except InvalidInput as exc:
+    except errors.InvalidInput as exc:
         messages.error(request, f"Nothing was changed: the {exc.field} {exc.detail}.")
-    except RunEnded as exc:
+    except errors.RunEnded as exc:
         messages.error(request, f"Nothing was changed: the run is {exc.run_status} already.")
     return redirect("run", run=run)
 
@@ -306,7 +300,7 @@ def removed(request: HttpRequest, run: UUID) -> HttpResponse:
     items: tuple[RemovedEntry, ...] = ()
     try:
         items = removed_entries(detail, after=after, limit=ENTRIES)
-    except (Tampered, KeyMissing) as exc:
+    except (errors.Tampered, errors.KeyMissing) as exc:
         problem = problem or str(exc)
     last = min(after + ENTRIES, total)
     context = {

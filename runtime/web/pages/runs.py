@@ -35,7 +35,6 @@ from runtime.ports.access import Access, Actor
 from runtime.reads import filters, outcomes, run_figures
 from runtime.reads import run_rows as run_queries
 from runtime.reads.filters import FILTERS, MAX_SEARCH
-from runtime.reads.run_figures import UsageTotals
 from runtime.reads.run_rows import Page, RunLine
 from runtime.web import downloads
 from runtime.web.pages import query_params
@@ -322,7 +321,7 @@ def _lines(actor: Actor, filter_values: dict[str, str], search: str, zone: tzinf
         cursor = UUID(page.next)
 
 
-def _values(run: RunLine, used: UsageTotals | None) -> tuple[Any, ...]:
+def _values(run: RunLine, used: run_figures.UsageTotals | None) -> tuple[Any, ...]:
     """Return the cells of a run; those of its usage are empty until the sweeper has counted it."""
     counts = (used.cost, used.input_tokens, used.output_tokens) if used else (None, None, None)
     return (

@@ -15,19 +15,12 @@ from runtime.errors import KeyMissing, NoSuchSchedule, NoSuchTrigger, RequestErr
 from runtime.ports import wiring
 from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, listing, trials, webhooks
-from runtime.triggers.changes import SCOPE
-from runtime.web.pages.trigger_forms import (
-    FORMS,
-    BackfillForm,
-    ScheduleForm,
-    TriggerForm,
-    WebhookForm,
-)
+from runtime.web.pages import trigger_forms
 from runtime.web.requests import Audience, actor_of, form_number, redirect_with
 from runtime.web.schema_form import as_typed
 
 # Only people who may start runs have schedules and triggers.
-starters = Audience(lambda actor: wiring.access().require(actor, SCOPE))
+starters = Audience(lambda actor: wiring.access().require(actor, changes.SCOPE))
 
 CHANGES: Mapping[str, tuple[Callable[..., object], str]] = {
     "pause": (changes.pause, "It is paused."),
@@ -110,8 +103,8 @@ def new(request: HttpRequest, kind: TriggerKind) -> HttpResponse:
         }
         return render(request, "triggers/agent.html", context, status=404 if agent else 200)
     if request.method != "POST":
-        return _form_page(request, kind, FORMS[kind](agent, schema))
-    return _submit(request, kind, FORMS[kind](agent, schema, request.POST))
+        return _form_page(request, kind, trigger_forms.FORMS[kind](agent, schema))
+    return _submit(request, kind, trigger_forms.FORMS[kind](agent, schema, request.POST))
 
 
 @starters.form
@@ -124,9 +117,12 @@ def change(request: HttpRequest, kind: TriggerKind, id: UUID) -> HttpResponse:
     schema = listing.input_schema(definition.agent) or {}
     if request.method != "POST":
         return _form_page(
-            request, kind, FORMS[kind](definition.agent, schema, definition=definition), id
+            request,
+            kind,
+            trigger_forms.FORMS[kind](definition.agent, schema, definition=definition),
+            id,
         )
-    form = FORMS[kind](definition.agent, schema, request.POST, definition)
+    form = trigger_forms.FORMS[kind](definition.agent, schema, request.POST, definition)
     return _submit(request, kind, form, id)
 
 
@@ -158,7 +154,7 @@ def show(
         context |= {
             "at": timezone.now().isoformat(),
             "max_backfill": changes.MAX_BACKFILL,
-            "backfill": BackfillForm(request.POST or None),
+            "backfill": trigger_forms.BackfillForm(request.POST or None),
         }
     else:
         path = webhook and reverse("api:deliver_webhook", args=[webhook.address])
@@ -167,7 +163,7 @@ def show(
             "retried": changes.RETRIED,
             "made": webhook,
             "address": path and request.build_absolute_uri(path),
-            "form": WebhookForm(request.POST or None),
+            "form": trigger_forms.WebhookForm(request.POST or None),
         }
     status = 200 if problem is None else problem.status
     return render(request, f"triggers/{kind.noun}.html", context, status=status)
@@ -191,14 +187,14 @@ def _act(
 
 
 def _submit(
-    request: HttpRequest, kind: TriggerKind, form: TriggerForm, id: UUID | None = None
+    request: HttpRequest, kind: TriggerKind, form: trigger_forms.TriggerForm, id: UUID | None = None
 ) -> HttpResponse:
     """Try, make or change what the form says; or show the form again, with each problem at its field."""
     if not form.is_valid():
         return _form_page(request, kind, form, id, status=422)
     actor = actor_of(request)
     try:
-        if isinstance(form, ScheduleForm) and "try" in request.POST:
+        if isinstance(form, trigger_forms.ScheduleForm) and "try" in request.POST:
             form.next_times = trials.try_times(form.definition, actor)
             return _form_page(request, kind, form, id)
         if kind is TriggerKind.EVENT and "try" in request.POST:
@@ -223,7 +219,7 @@ def _submit(
 def _form_page(
     request: HttpRequest,
     kind: TriggerKind,
-    form: TriggerForm,
+    form: trigger_forms.TriggerForm,
     id: UUID | None = None,
     *,
     status: int = 200,

@@ -208,7 +208,7 @@ def test_a_name_at_a_private_address_is_refused_each_time(site: Site, monkeypatc
         seen.append(request.url.host)
         return Response(302, headers={"Location": "/again"}, request=request)
 
-    monkeypatch.setattr("agents.tools.http_client.HTTPTransport.handle_request", redirect)
+    monkeypatch.setattr("httpx2.HTTPTransport.handle_request", redirect)
     get = http_request("GET", sites=[f"http://shop.example:{port}"])
     with pytest.raises(ToolError, match=r"shop.example is at 127.0.0.1, which is not a public"):
         get(context(), f"http://shop.example:{port}/")

@@ -97,7 +97,7 @@ def test_the_id_of_a_delivery_is_one_that_the_signature_covers(
     body: dict[str, Any],
     id: str,
 ) -> None:
-    monkeypatch.setattr("runtime.triggers.webhooks.verify", lambda *_: None)
+    monkeypatch.setattr("runtime.triggers.signatures.verify", lambda *_: None)
     hook = webhooks.make(id=desk.make(), scheme=scheme, header="x-token", actor=ADA)
     assert receive(hook.address, headers, json.dumps(body).encode()).id == id
 
@@ -145,7 +145,7 @@ def test_the_payload_of_a_form_is_read(desk: Desk) -> None:
 def test_slack_checks_the_address_without_an_event(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.triggers.webhooks.verify", lambda *_: None)
+    monkeypatch.setattr("runtime.triggers.signatures.verify", lambda *_: None)
     hook = webhooks.make(id=desk.make(), scheme="slack", actor=ADA)
     body = b'{"type": "url_verification", "challenge": "c-1"}'
     assert receive(hook.address, {}, body) == Receipt(id="", new=False, challenge="c-1")
