@@ -321,9 +321,14 @@ def _task(name: str) -> Any:
 
 @contextmanager
 def _reached() -> "Iterator[redis.Redis]":
-    """Yield the broker client. Raises ConnectionError if the broker is unreachable."""
+    """Yield the broker client. Raises ConnectionError if the broker is unreachable, or refuses a command."""
     try:
         yield _broker(settings.REDIS_URL)
+    except redis.ResponseError as exc:
+        problem = f"the broker refuses a command: {exc}"
+        if str(exc).startswith("WRONGTYPE"):
+            problem += "; another program uses the same names: give REDIS_URL a database of its own"
+        raise ConnectionError(problem) from exc
     except (redis.RedisError, OSError) as exc:
         raise ConnectionError(f"the broker is unreachable: {exc}") from exc
 

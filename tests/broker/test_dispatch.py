@@ -76,6 +76,15 @@ def test_10000_hints_fill_a_queue(broker: "redis.Redis", monkeypatch: pytest.Mon
     assert dispatch.queues_with_room() == {dispatch.RESUMED, dispatch.JOBS}
 
 
+def test_a_queue_that_another_program_uses_is_told_from_a_lost_broker(
+    broker: "redis.Redis",
+) -> None:
+    broker.set(dispatch.NEW, "of another program")
+    for act in (dispatch.queues_with_room, lambda: dispatch.take_hint([dispatch.NEW], 0.01)):
+        with pytest.raises(ConnectionError, match=r"refuses a command: WRONGTYPE.*its own"):
+            act()
+
+
 def test_a_lost_broker_costs_the_hint_and_nothing_else(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
