@@ -50,10 +50,14 @@ class Overlap(StrEnum):
     ALLOW = "allow"  # it starts a run beside that one
 
 
+# They differ between machines, so two sweepers would find different times, and each would start its own runs.
+_OF_MACHINES = frozenset({"localtime", "posixrules"})
+
+
 def _read_zone(value: object, field: str) -> str:
     name = fields.text(value, field).strip()
     try:
-        if 0 < len(name) <= MAX_ZONE and ZoneInfo(name).key:
+        if name not in _OF_MACHINES and 0 < len(name) <= MAX_ZONE and ZoneInfo(name).key:
             return name
     except (ValueError, OSError, KeyError):  # no such name, or a path that leads elsewhere
         pass

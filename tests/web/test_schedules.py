@@ -116,6 +116,7 @@ def test_acts_of_people_on_the_page(
             "Cron expression never comes: no month of 2 has a day 30.",
         ),
         ({"zone": "Mars"}, "Time zone must be a time zone such as Europe/Berlin."),
+        ({"zone": "localtime"}, "Time zone must be a time zone such as Europe/Berlin."),
         (
             {"starts_at": "2030-01-02T00:00", "ends_at": "2030-01-01T00:00"},
             "End must be after the start.",

@@ -214,7 +214,9 @@ def read_object(body: bytes) -> dict[str, Submitted]:
         return fields
     except RecursionError as exc:
         raise NotJson("body", "is nested too deeply") from exc
-    except (ValueError, ArithmeticError) as exc:
+    except ArithmeticError as exc:
+        raise NotJson("body", "has a number with too large an exponent") from exc
+    except ValueError as exc:
         raise NotJson("body", f"is not a JSON object: {exc}") from exc
 
 

@@ -112,11 +112,13 @@ def test_a_wrong_field_is_named(bot: Door, change: dict[str, Any], param: str) -
         '{"tool": "a", "arguments": {}, "timeout": "1m"} x',
         '{"tool": "a", "arguments": ' + '{"a":' * 500 + "1" + "}" * 500 + ', "timeout": "1m"}',
         b'{"tool": "\xff", "arguments": {}, "timeout": "1m"}',
+        '{"tool": "a", "arguments": {"b": 1e99999999999999999999}, "timeout": "1m"}',
     ],
 )
 def test_what_is_no_json_object_is_refused(bot: Door, body: str | bytes) -> None:
     answer = bot.send("POST", "/requests", body, "k")
     assert answer.status_code == 400, answer.content
+    assert "class" not in answer.json()["error"]["message"]
     assert not Run.objects.exists()
 
 
