@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 import yaml
 from yaml.nodes import MappingNode, ScalarNode
@@ -243,8 +242,7 @@ class _Dumper(yaml.SafeDumper):
     """Writes texts of several lines as blocks, so that a review shows their lines."""
 
 
-def _represent(dumper: Any, text: str) -> Any:
-    return dumper.represent_scalar(_TEXT, text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _represent)
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(_TEXT, text, style="|" if "\n" in text else None),
+)

@@ -72,11 +72,6 @@ def refused_until(request: HttpRequest) -> datetime | None:
     return until
 
 
-def locked_until(request: HttpRequest, username: str) -> datetime | None:
-    """Return when a password may be tried again, None if now."""
-    return _locked_until(address(request) or "", username)
-
-
 def _locked_until(client: str, username: str) -> datetime | None:
     recent = _failures(client).filter(at__gt=timezone.now() - settings.LOGIN_COOLOFF)
     limits = [(recent.filter(username=username), settings.LOGIN_FAILURES_PER_NAME)]

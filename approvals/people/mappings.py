@@ -30,7 +30,6 @@ from runtime.core.values.json_values import is_text
 from runtime.errors import InvalidInput
 
 Act = MappingAct.MappingChange
-EVERYBODY = ""  # the value of a mapping for all people of a directory
 MAX_VALUE = 200
 MAX_MAPPINGS = 100  # of one source
 _Key = tuple[str, str]

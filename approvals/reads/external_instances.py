@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db.models import Count, F, Q
 
 from approvals import clock
+from approvals.errors import UnknownInstance
 from approvals.models import Approval, ApprovalUse, Instance, Token
 from approvals.reads.approval_views import ApprovalView
 from approvals.rights.principals import Scope
@@ -69,11 +70,11 @@ def page(search: str = "") -> InstancePage:
     return InstancePage(items=tuple(_row(row, counts) for row in rows), omitted=omitted)
 
 
-def read(instance: UUID) -> InstanceRow | None:
-    """Return one instance, None if there is none."""
-    rows = list(Instance.objects.filter(pk=instance).select_related("owner"))
-    counts = _open_requests(rows)
-    return next((_row(row, counts) for row in rows), None)
+def read(instance: UUID) -> InstanceRow:
+    """Return one instance. Raise UnknownInstance."""
+    for row in Instance.objects.filter(pk=instance).select_related("owner"):
+        return _row(row, _open_requests([row]))
+    raise UnknownInstance
 
 
 def provisioner_tokens() -> list[Token]:

@@ -9,8 +9,12 @@ from collections.abc import Generator, Iterable, Iterator
 from threading import BoundedSemaphore
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 
+from runtime.errors import InvalidInput
+
+Answer = HttpResponse | StreamingHttpResponse
+PLAIN = "text/plain; charset=utf-8"
 RUNNING = 2  # downloads of a process at once: a slow reader holds one of its threads
 
 _room = BoundedSemaphore(RUNNING)
@@ -48,15 +52,18 @@ def start(texts: Iterable[str]) -> Download | None:
     return Download(first, lines)
 
 
-def busy() -> HttpResponse:
-    """Answer that RUNNING downloads are under way."""
-    answer = HttpResponse(
-        "Too many exports are running. Try again in a minute.",
-        "text/plain; charset=utf-8",
-        status=503,
-    )
-    answer["Retry-After"] = "60"
-    return answer
+def stream(download: Download | None, name: str, content_type: str) -> Answer:
+    """Answer with a file of this name, or, without one, that RUNNING downloads are under way."""
+    if download is None:
+        text = "Too many exports are running. Try again in a minute."
+        return HttpResponse(text, PLAIN, status=503, headers={"Retry-After": "60"})
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingHttpResponse(download, content_type=content_type, headers=headers)
+
+
+def refuse(problem: InvalidInput) -> HttpResponse:
+    """Answer that the filters of a file are wrong."""
+    return HttpResponse(f"{problem.field} {problem.detail}.", PLAIN, status=problem.status)
 
 
 def row(cells: Iterable[Any]) -> str:

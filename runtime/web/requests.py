@@ -126,7 +126,8 @@ def render_live(
 
 def explain(refusal: RequestError) -> str:
     """Return what a page says of a refusal: the field that it names, and the problem."""
-    return f"The {refusal.field} {refusal.detail}." if refusal.field else refusal.detail
+    is_field = isinstance(refusal, InvalidInput)
+    return f"The {refusal.field} {refusal.detail}." if is_field else refusal.detail
 
 
 def layout_of(request: HttpRequest) -> str:
@@ -146,6 +147,12 @@ def form_number(request: HttpRequest) -> UUID:
         return UUID(request.POST.get("form", ""))
     except ValueError:
         return uuid4()
+
+
+def read_number(text: str, digits: int = 9) -> int | None:
+    """Return a number of at most so many digits, None for any other text. int() refuses thousands of digits."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= digits
+    return int(text) if is_number else None
 
 
 class Body(Schema):

@@ -191,11 +191,6 @@ class DecisionOut(Schema):
         """Return the id of the request."""
         return item.stored.id
 
-    @staticmethod
-    def resolve_verdict(item: history.PastDecision) -> str:
-        """Return the verdict."""
-        return item.verdict
-
 
 class DecisionPage(Schema):
     """One page of the history, the latest first; `next` is the cursor of the next page.

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
@@ -227,7 +227,7 @@ def show(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 @login_required
-def download(request: HttpRequest, format: str) -> HttpResponse | StreamingHttpResponse:
+def download(request: HttpRequest, format: str) -> downloads.Answer:
     """Stream all decisions that match, as `csv` or `jsonl`."""
     actor = principals.actor_of(request.user)
     zone = zones.read_reader_zone(request)
@@ -235,13 +235,9 @@ def download(request: HttpRequest, format: str) -> HttpResponse | StreamingHttpR
         criteria = _read_criteria(request, zone)
         lines = start(actor, criteria, Format(format))
     except InvalidInput as exc:
-        return HttpResponse(f"{exc.field} {exc.detail}.", "text/plain; charset=utf-8", status=422)
-    if lines is None:
-        return downloads.busy()
-    answer = StreamingHttpResponse(lines, content_type=CONTENT_TYPES[Format(format)])
-    day = timezone.localdate(timezone=zone)
-    answer["Content-Disposition"] = f'attachment; filename="decisions-{day}.{format}"'
-    return answer
+        return downloads.refuse(exc)
+    name = f"decisions-{timezone.localdate(timezone=zone)}.{format}"
+    return downloads.stream(lines, name, CONTENT_TYPES[Format(format)])
 
 
 @users.page

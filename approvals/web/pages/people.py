@@ -3,7 +3,6 @@
 The page of one person's activity, for admins: decisions, runs, and changes of their rights.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC
@@ -34,9 +33,8 @@ from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports import wiring
 from runtime.reads import run_rows
 from runtime.web.forms import Choices, PageForm, TypedField, takes
-from runtime.web.requests import actor_of, admins, redirect_with
+from runtime.web.requests import actor_of, admins, read_number, redirect_with
 
-SEQ = re.compile(r"[0-9]{1,9}")  # the number of an assignment in a form
 SHOWN = 10  # decisions, and runs
 
 
@@ -198,9 +196,8 @@ def change(request: HttpRequest, person: str, act: str) -> HttpResponse:
 @admins.action
 def confirm(request: HttpRequest, person: str, right: str) -> HttpResponse:
     """Confirm a right. The form names the assignment that was shown, so that a later one is not confirmed unread."""
-    number = request.POST.get("seq", "")
+    seq = read_number(request.POST.get("seq", "")) or 0
     try:
-        seq = int(number) if SEQ.fullmatch(number) else 0
         accounts.confirm(person, right, seq=seq, actor=_admin(request))
     except NotConfirmable as refusal:
         return show(request, person=person, refusal=refusal)

@@ -1,6 +1,5 @@
 """The page of the policy: the version in force, versions that wait, a draft with its effect, and the history."""
 
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,9 +25,7 @@ from approvals.rules.policy_text import PolicyInvalid
 from approvals.web.pages.policy_forms import RuleForm, form_of, rule_of
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
-from runtime.web.requests import Audience, actor_of, admins, form_text, redirect_with
-
-_NUMBER = re.compile(r"[0-9]{1,3}")  # of a rule
+from runtime.web.requests import Audience, actor_of, admins, form_text, read_number, redirect_with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +128,11 @@ def change_draft(request: HttpRequest) -> HttpResponse:
     rule has no number.
     """
     draft = form_text(request.POST, "text")
-    act, _, number_text = request.POST.get("act", "").partition(":")
+    act, _, text = request.POST.get("act", "").partition(":")
+    rule_number = read_number(text, digits=3)
     try:
         rules = texts.parse(draft).rules
-        number = int(number_text) if _NUMBER.fullmatch(number_text) else len(rules)
+        number = len(rules) if rule_number is None else rule_number
         if act == "edit":
             rule_form = form_of(rules[number]) if number < len(rules) else RuleForm()
             return _page(request, draft, rule_form=rule_form, number=number)

@@ -17,7 +17,15 @@ from runtime.core.values.limits import MAX_INSTRUCTIONS, MAX_REASON
 from runtime.errors import InvalidInput, RequestError
 from runtime.store.tables.jobs import MAX_RUNS
 from runtime.web.pages import recorded_runs
-from runtime.web.requests import actor_of, admins, explain, form_text, redirect_with, render_live
+from runtime.web.requests import (
+    actor_of,
+    admins,
+    explain,
+    form_text,
+    read_number,
+    redirect_with,
+    render_live,
+)
 
 
 class PromptName(StringConverter):
@@ -91,14 +99,10 @@ def _page(
     note: str = "",
 ) -> HttpResponse:
     view = prompt_list.prompt(name, actor_of(request).person)
-    numbers = {
-        name: int(text)
-        for name in ("before", "after")
-        if (text := request.GET.get(name, "")).isdecimal()
-        and len(text) <= len(str(prompt_versions.MAX_VERSIONS))
-    }
-    after = numbers.get("after")
-    before = view.production if after is None else numbers.get("before", view.production)
+    digits = len(str(prompt_versions.MAX_VERSIONS))
+    before, after = (read_number(request.GET.get(name, ""), digits) for name in ("before", "after"))
+    if before is None or after is None:
+        before = view.production
     differences = None if after is None else prompt_list.difference(view, before, after)
     current = view.current
     context = {
@@ -125,8 +129,7 @@ def try_prompt(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """
     if request.method != "POST":
         return _trial_page(request, name, number)
-    text = form_text(request.POST, "runs").strip()
-    runs = int(text) if text.isascii() and text.isdecimal() and len(text) < 5 else None
+    runs = read_number(form_text(request.POST, "runs").strip(), digits=4)
     try:
         prompt_trials.ask(name, number, runs, actor=actor_of(request))
     except InvalidInput as refused:

@@ -1,6 +1,6 @@
 """The page of version changes, for admins: each pair of versions with its waiting runs, decided once for all."""
 
-import re
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -12,13 +12,11 @@ from approvals.governance import version_changes as listing
 from approvals.rights import principals
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
-from runtime.web.requests import actor_of, admins, explain, form_text
+from runtime.web.requests import actor_of, admins, explain, form_text, read_number
 
 NOT_DECIDED = "No decision on this change counts any more."
 LEFT = "{} of them were busy and still continue. Withdraw again below, before it is final."
 GONE = "No run waits for this change any more."
-
-_COUNT = re.compile(r"[0-9]{1,9}")  # int() refuses thousands of digits
 
 
 @admins.page
@@ -32,14 +30,8 @@ def continue_runs(request: HttpRequest) -> HttpResponse:
     """Let all runs that wait for one change continue."""
     count = request.POST.get("count", "").strip()
     try:
-        decided = batch.continue_all(
-            agent=request.POST.get("agent"),
-            before=request.POST.get("before"),
-            after=request.POST.get("after"),
-            count=int(count) if _COUNT.fullmatch(count) else count,
-            reason=form_text(request.POST, "reason"),
-            actor=actor_of(request),
-        )
+        number = read_number(count)
+        decided = batch.continue_all(count=count if number is None else number, **_fields(request))
     except (InvalidInput, Forbidden) as refused:
         return _page(request, explain(refused), status=refused.status)
     except NotFound as refused:
@@ -57,13 +49,7 @@ def continue_runs(request: HttpRequest) -> HttpResponse:
 def withdraw_change(request: HttpRequest) -> HttpResponse:
     """Withdraw the decision on one change, so that later runs ask again."""
     try:
-        withdrawn = batch.withdraw(
-            agent=request.POST.get("agent"),
-            before=request.POST.get("before"),
-            after=request.POST.get("after"),
-            reason=form_text(request.POST, "reason"),
-            actor=actor_of(request),
-        )
+        withdrawn = batch.withdraw(**_fields(request))
     except InvalidInput as refused:
         return _page(request, explain(refused), status=refused.status)
     except NotFound as refused:
@@ -73,6 +59,12 @@ def withdraw_change(request: HttpRequest) -> HttpResponse:
     if withdrawn.left:
         messages.warning(request, LEFT.format(withdrawn.left))
     return redirect("version_changes")
+
+
+def _fields(request: HttpRequest) -> dict[str, Any]:
+    """Return the change that the form names, the reason, and who sent it."""
+    change = {name: request.POST.get(name) for name in ("agent", "before", "after")}
+    return {**change, "reason": form_text(request.POST, "reason"), "actor": actor_of(request)}
 
 
 def _page(request: HttpRequest, problem: str = "", *, status: int = 200) -> HttpResponse:

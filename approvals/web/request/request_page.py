@@ -58,6 +58,13 @@ class DoneCall:
     args: list[Argument]
     result: list[Argument]
 
+    @classmethod
+    def of(cls, call: CallRecord) -> "DoneCall":
+        """Return the call with its fields."""
+        has_result = call.state is CallState.RETURNED and call.result is not None
+        result = fields(call.result) if has_result else []
+        return cls(call=call, args=fields(call.args), result=result)
+
 
 def page_context(
     request: HttpRequest,
@@ -106,7 +113,7 @@ def page_context(
         "strip": strip(around, call, _agent(approval)),
         "run_input": next((fields(value) for value in values), []),
         "done_calls": [
-            _done_call(step)
+            DoneCall.of(step.call)
             for step in around.settled
             # The plan itself shows these.
             if not (step.call.keeps_plan and step.call.state is CallState.RETURNED)
@@ -305,14 +312,6 @@ def _step_up(request: HttpRequest, approval: approval_views.ApprovalView) -> dic
 def _is_open(request: HttpRequest) -> bool:
     """Tell whether the browser shows the page already, or shows the request beside the list."""
     return request.method == "GET" and "HX-Request" in request.headers
-
-
-def _done_call(step: CallInContext) -> DoneCall:
-    call = step.call
-    has_result = call.state is CallState.RETURNED and call.result is not None
-    return DoneCall(
-        call=call, args=fields(call.args), result=fields(call.result) if has_result else []
-    )
 
 
 def _agent(approval: approval_views.ApprovalView) -> str:

@@ -8,6 +8,7 @@ from django.http import Http404, HttpRequest
 from runtime.control import user_actions
 from runtime.errors import InvalidInput
 from runtime.reads.filters import MAX_SEARCH, read_day
+from runtime.web.requests import read_number
 
 PERIOD_DAYS = 7  # without a choice
 MAX_PERIOD_DAYS = 400
@@ -24,10 +25,10 @@ def cursor(request: HttpRequest) -> UUID | None:
 
 def page_number(request: HttpRequest) -> int:
     """Return the page number, from 1. Anything else is answered with 404."""
-    text = request.GET.get("page", "1")
-    if not (text.isascii() and text.isdecimal() and len(text) < 7 and int(text)):
+    number = read_number(request.GET.get("page", "1"), digits=6)
+    if not number:
         raise Http404
-    return int(text)
+    return number
 
 
 def choice(request: HttpRequest, name: str, allowed: tuple[str, ...]) -> str:

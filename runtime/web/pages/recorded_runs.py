@@ -26,7 +26,7 @@ from runtime.reads.run_rows import RunDetail
 from runtime.reads.version_diff import differences
 from runtime.store.tables.jobs import JobRow
 from runtime.web.pages.run_actions import Context, Refusal, answer
-from runtime.web.requests import actor_of, admins, form_text, render_live, users
+from runtime.web.requests import actor_of, admins, form_text, read_number, render_live, users
 
 
 @users.page
@@ -166,11 +166,8 @@ def change_of(form_values: Mapping[str, str]) -> dict[str, Any] | None:
     if not kind:
         return None
     if kind == "message":
-        number = form_values.get("number", "")
-        position: Any = (
-            int(number) if number.isascii() and number.isdigit() and len(number) < 5 else 0
-        )
-        return {"kind": kind, "number": position, "value": text}
+        number = read_number(form_values.get("number", ""), digits=4) or 0
+        return {"kind": kind, "number": number, "value": text}
     if kind == "reply":
         calls = _read_json(form_text(form_values, "calls").strip() or "[]", "change.value.calls")
         value: Any = {"text": text, "calls": calls}

@@ -19,7 +19,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db import OperationalError
 from django.db.models import Q
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
@@ -165,23 +165,19 @@ def compare_chosen(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 @login_required
-def download(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
+def download(request: HttpRequest) -> downloads.Answer:
     """Stream all runs that match, and log who exports what."""
     actor = actor_of(request)
     try:
         filter_values, search = read_filters(request), query_params.search(request)
         condition(wiring.access().readable_runs(actor), filter_values, search)  # is it valid?
     except InvalidInput as exc:
-        return HttpResponse(f"{exc.field} {exc.detail}.", "text/plain; charset=utf-8", status=422)
+        return downloads.refuse(exc)
     lines = downloads.start(_lines(actor, filter_values, search, timezone.get_current_timezone()))
-    if lines is None:
-        return downloads.busy()
-    filters = {**filter_values, **({"words": search} if search else {})}
-    _log.info("%s exports the list of runs: %s", actor.person, json.dumps(filters))
-    answer = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
-    name = f"runs-{timezone.localdate()}.csv"
-    answer["Content-Disposition"] = f'attachment; filename="{name}"'
-    return answer
+    if lines is not None:
+        filters = {**filter_values, **({"words": search} if search else {})}
+        _log.info("%s exports the list of runs: %s", actor.person, json.dumps(filters))
+    return downloads.stream(lines, f"runs-{timezone.localdate()}.csv", "text/csv; charset=utf-8")
 
 
 @users.form

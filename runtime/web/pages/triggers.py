@@ -16,7 +16,7 @@ from runtime.ports import wiring
 from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, listing, trials, webhooks
 from runtime.web.pages import trigger_forms
-from runtime.web.requests import Audience, actor_of, form_number, redirect_with
+from runtime.web.requests import Audience, actor_of, form_number, read_number, redirect_with
 from runtime.web.schema_form import as_typed
 
 # Only people who may start runs have schedules and triggers.
@@ -135,9 +135,7 @@ def show(
 ) -> HttpResponse:
     """Show one schedule or trigger, with the problem of an act, or a webhook that was just made."""
     unverified, view = "", None
-    number = request.GET.get("before", "")
-    is_number = number.isascii() and number.isdigit() and len(number) < 19
-    before = int(number) if is_number else None
+    before = read_number(request.GET.get("before", ""), digits=18)
     try:
         view = listing.read_one(kind, id, actor_of(request), before)
     except (Tampered, KeyMissing) as exc:
