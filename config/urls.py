@@ -25,7 +25,7 @@ urlpatterns = [
     path("scim/v2/<path:path>", directories.serve_scim),
     path("metrics", metrics, name="metrics"),
     path("", include("approvals.web.urls")),
-    path("", include("agents.web.urls")),
+    path("", include("agents.web.views")),
     path("", include("runtime.web.urls")),
 ]
 handler404 = "config.urls.not_found"

@@ -14,7 +14,7 @@ from django.db.models import Q
 from django.forms import BoundField
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
+from django.urls import path, reverse
 
 from agents.catalogue import queries
 from agents.models import FormSubmission
@@ -344,3 +344,11 @@ def _agent(name: str) -> queries.AgentView:
     if view is None:
         raise Http404
     return view
+
+
+urlpatterns = [
+    path("agents/", agents, name="agents"),
+    path("tools/", tools, name="tools"),
+    path("agents/<path:name>/start/", start, name="start"),
+    path("agents/<path:name>/", agent, name="agent"),
+]

@@ -21,7 +21,7 @@ from tests.support.scripted_agents.flows import outer  # noqa: E402
 for _name in (
     *("uvicorn.loops.auto", "uvicorn.protocols.http.httptools_impl", "a2wsgi"),
     *("celery.apps.worker", "celery.concurrency.thread"),
-    *("agents.web.urls", "approvals.web.urls", "runtime.web.urls", "runtime.tasks"),
+    *("agents.web.views", "approvals.web.urls", "runtime.web.urls", "runtime.tasks"),
     *("agents.effect_handler", "agents.management.commands.agents", "agents.flows.hr"),
     *("config.local.up", "config.management.commands.prepare", "config.middleware"),
     *("runtime.management.commands.sweep", "django.core.management.commands.shell"),
