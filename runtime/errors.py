@@ -6,7 +6,7 @@ from typing import Any
 
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import require_json
-from runtime.core.values.limits import MAX_DELIVERY, MAX_MATCHED, MAX_UNDELIVERED
+from runtime.core.values.limits import MAX_DELIVERY, MAX_MATCHED, MAX_UNDELIVERED, size_of
 
 
 class RuntimeFault(Exception):
@@ -345,10 +345,12 @@ class InvalidInput(RequestError):
         return "; ".join(f"{error.field}: {error.detail}" for error in (self, *self.further))
 
 
-def require_json_input(value: Any, field: str) -> Any:
-    """Return a JSON value. Raise InvalidInput naming the field, or the place in it."""
+def require_json_input(value: Any, field: str, limit: int | None = None) -> Any:
+    """Return a JSON value of at most `limit` bytes. Raise InvalidInput naming the field, or the place in it."""
     try:
         require_json(value, field)
     except NotJson as exc:
         raise InvalidInput(exc.field, exc.detail) from exc
+    if limit is not None and (size := size_of(value)) > limit:
+        raise InvalidInput(field, f"is {size} bytes of JSON, at most {limit} are allowed")
     return value

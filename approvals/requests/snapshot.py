@@ -22,7 +22,7 @@ from runtime.core.values.errors import NotJson
 from runtime.core.values.ids import RANDOM_BITS, by_time
 from runtime.core.values.json_values import action_digest as digest_of_action
 from runtime.core.values.json_values import sha256_of
-from runtime.core.values.limits import MAX_REPORTED, size_of
+from runtime.core.values.limits import MAX_REPORTED
 from runtime.core.values.verdicts import BEFORE_CALL
 from runtime.errors import InvalidInput, require_json_input
 from runtime.keyring import macs, purposes, sealing
@@ -291,10 +291,7 @@ def read_result(text: str, schema: Any) -> Any:
 
 def check_result(result: Any, schema: dict[str, Any] | None) -> None:
     """Raise InvalidInput, naming `result` or the place in it, unless the call could return this."""
-    require_json_input(result, "result")
-    size = size_of(result)
-    if size > MAX_REPORTED:
-        raise InvalidInput("result", f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
+    require_json_input(result, "result", MAX_REPORTED)
     if sealing.looks_sealed(result):
         raise InvalidInput(
             "result", "must not hold a sealed secret: only what tools return is sealed"

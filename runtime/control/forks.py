@@ -33,7 +33,7 @@ from runtime.core.run.forks import (
 from runtime.core.run.reducer import Entry
 from runtime.core.values import json_schema
 from runtime.core.values.json_values import is_equal
-from runtime.core.values.limits import MAX_CALLS, MAX_MESSAGE, MAX_REPORTED, MAX_TOOL, size_of
+from runtime.core.values.limits import MAX_CALLS, MAX_MESSAGE, MAX_REPORTED, MAX_TOOL
 from runtime.errors import Forbidden, InvalidInput, NotQuiescent, RunArchived, require_json_input
 from runtime.keyring import sealing
 from runtime.ports import wiring
@@ -144,9 +144,7 @@ def given_reply(
         raise InvalidInput(field, f"cannot be given: code decides the calls of {frame.agent}")
     if not isinstance(value, dict) or not value.keys() <= _REPLY_FIELDS:
         raise InvalidInput(field, "must be a JSON object with text, calls or both")
-    require_json_input(value, field)
-    if (size := size_of(value)) > MAX_REPORTED:
-        raise InvalidInput(field, f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
+    require_json_input(value, field, MAX_REPORTED)
     text = _text(recorded, value.get("text", ""), f"{field}.text")
     calls = _calls(frame, recorded, value.get("calls", []), f"{field}.calls")
     if not text.strip() and not calls:
@@ -224,11 +222,7 @@ def _value(now: Continuation, change: ForkChange, old: Any, new_value: Any) -> A
         )
     schemas = schemas_of(now, change)
     if change.kind == "result":
-        require_json_input(new_value, VALUE)
-        size = size_of(new_value)
-        if size > MAX_REPORTED:
-            limit = f"at most {MAX_REPORTED} are allowed"
-            raise InvalidInput(VALUE, f"is {size} bytes of JSON, {limit}")
+        require_json_input(new_value, VALUE, MAX_REPORTED)
         if sealing.looks_sealed(new_value):
             raise InvalidInput(VALUE, "must not hold a sealed secret")
         schema = schemas.result if schemas is not None else None

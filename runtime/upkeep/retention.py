@@ -143,10 +143,7 @@ def list_groups(
         """,
         parameters,
     )
-    return [
-        OldRuns(agent=agent, status=status, days=days, runs=count, earliest=earliest)
-        for agent, status, days, count, earliest in rows.fetchall()
-    ]
+    return [pool.in_fields(OldRuns, row) for row in rows]
 
 
 def yield_runs(
