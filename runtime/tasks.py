@@ -29,9 +29,17 @@ log = logging.getLogger(__name__)
 
 
 def advance_run(hint: str) -> None:
-    """Advance the run as far as possible. A hint for a run that is not due, or for no run, has no effect."""
-    if (run := _parse_id(hint)) is not None:
-        advance(run, worker_context())
+    """Advance the run as far as possible. A hint for a run that is not due, or for no run, has no effect.
+
+    A process that drains passes the hint on: otherwise the run would wait until the sweeper sends another one.
+    """
+    if (run := _parse_id(hint)) is None:
+        return
+    context = worker_context()
+    if context.heartbeat.draining.started:
+        broker.dispatch(run)
+    else:
+        advance(run, context)
 
 
 def _define_job(

@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import Mock
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -123,6 +125,21 @@ def test_a_worker_that_ends_without_a_stop_signal_reads_no_more(
     finally:
         drains.set()
     assert not reader.is_alive()
+
+
+@pytest.mark.parametrize("drains", [False, True])
+def test_a_worker_that_drains_passes_a_hint_on(
+    monkeypatch: pytest.MonkeyPatch, drains: bool
+) -> None:
+    """It may receive one just before it stops to read."""
+    context, run = Mock(), uuid4()
+    context.heartbeat.draining.started = drains
+    advanced, passed_on = list[UUID](), list[UUID]()
+    monkeypatch.setattr(tasks, "worker_context", lambda: context)
+    monkeypatch.setattr(tasks, "advance", lambda run, _: advanced.append(run))
+    monkeypatch.setattr(broker, "dispatch", passed_on.append)
+    tasks.advance_run(str(run))
+    assert (advanced, passed_on) == (([], [run]) if drains else ([run], []))
 
 
 def test_a_reader_outlives_the_broker_errors_and_a_run_that_fails(
