@@ -6,7 +6,7 @@ the mapping. It counts as confirmed by the admin who confirmed the mapping.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -145,16 +145,21 @@ def sources() -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A person of a source, who is in the groups `values` there, and at providers the `subject`."""
+    """A person of a source, who is in the groups `values` there, and at providers the `subject`.
+
+    `since` says when they came into a group; a provider does not know.
+    """
 
     person: User
     values: Collection[str]
     subject: str = ""
+    since: dict[str, datetime] = field(default_factory=dict)
 
 
 def follow(source: str, members: Iterable[Member], makers: Collection[str] = ()) -> None:
     """Give people the rights that a source gives for their groups, and end its other ones.
 
+    A group that an admin took away is given again after the person came into the group there anew, or by a new mapping.
     The caller holds the lock on people. Raise LastAdmin, and InvalidInput naming `external_id` if another person is
     this subject.
     """
@@ -176,7 +181,9 @@ def follow(source: str, members: Iterable[Member], makers: Collection[str] = ())
         groups = set(person.groups.values_list("name", flat=True))
         for right, mapping in rights.items():
             is_given = right in groups or right.startswith(assignments.SIGN_IN)
-            if not (is_given and assignments.in_force(rows.get(right))):
+            is_given = is_given and assignments.in_force(rows.get(right))
+            since = member.since.get(mapping.value)
+            if not is_given and not _is_taken_away(rows.get(right), mapping, since):
                 _give(person, right, mapping, source, makers)
 
 
@@ -188,11 +195,17 @@ def follow_entries(directory: PeopleDirectory, entries: Iterable[DirectoryEntry]
     groups = directories.signed_entries(directory, kind=directories.GROUP)
     names = {group.pk: group.name for group in groups}
     groups_of = directories.groups_of(directory, subjects)
+    rows = assignments.latest(subjects)
     members = [
         Member(
             person=person,
             values=[names[group] for group in groups_of[person.pk] if group in names],
             subject=subject,
+            since={
+                names[group]: rows[person.pk, directory.membership(group)].given_at
+                for group in groups_of[person.pk]
+                if group in names
+            },
         )
         for person, subject in subjects.items()
     ]
@@ -228,6 +241,15 @@ def _gives(source: str, row: Assignment) -> bool:
         row.what.startswith(assignments.SIGN_IN) and source.startswith(assignments.DIRECTORY)
     )
     return is_mapped and assignments.in_force(row) and row.givers[:1] == [source]
+
+
+def _is_taken_away(row: Assignment | None, mapping: Mapping, since: datetime | None) -> bool:
+    """Tell whether a person took this group away, and neither the mapping nor the membership is newer."""
+    if row is None or row.act != Assignment.AssignmentChange.ENDED or row.by in sources():
+        return False
+    assert mapping.confirmed_at is not None  # it gives its right
+    is_group = not row.what.startswith(assignments.SIGN_IN)
+    return is_group and row.at > max(mapping.confirmed_at, since or mapping.confirmed_at)
 
 
 def _give(person: User, right: str, mapping: Mapping, source: str, makers: Collection[str]) -> None:

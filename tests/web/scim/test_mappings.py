@@ -51,6 +51,24 @@ def _map(source: str, value: str, right: str) -> None:
     mappings.confirm(source, value, right, actor=None)
 
 
+def test_a_group_that_an_admin_took_away_stays_away(acme: Provisioner, cast: Cast) -> None:
+    member = acme.create()["id"]
+    _map(*STAFF)
+    staff = f"/Groups/{acme.group('Staff', member)['id']}"
+    assert _groups() == {"reviewers"}
+    accounts.set_groups(NAME, [], actor="admin")
+    acme.patch(f"/Users/{member}", {"op": "replace", "path": "displayName", "value": "Zoe"})
+    acme.group("Others", member)
+    assert _groups() == frozenset()
+    acme.patch(staff, {"op": "replace", "path": "members", "value": []})
+    acme.patch(staff, {"op": "add", "path": "members", "value": [{"value": member}]})
+    assert _groups() == {"reviewers"}
+    accounts.set_groups(NAME, [], actor="admin")
+    mappings.withdraw(*STAFF, actor="admin")
+    _map(*STAFF)
+    assert _groups() == {"reviewers"}
+
+
 def test_a_group_gives_nothing_before_a_second_admin_confirms(
     acme: Provisioner, second: str
 ) -> None:
