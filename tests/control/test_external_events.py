@@ -115,7 +115,7 @@ def test_a_run_waits_for_an_event_without_a_worker(desk: Callable[..., Rig]) -> 
 
 
 def test_a_short_sleep_is_slept_by_the_worker(desk: Callable[..., Rig]) -> None:
-    until = (timezone.now() + timedelta(seconds=0.3)).isoformat()
+    until = (timezone.now() + timedelta(seconds=1.5)).isoformat()
     one = desk(ask(("sleep", {"moment": until})))
     run = one.start("a")
     assert one.advance(run).status == "completed"
