@@ -175,6 +175,14 @@ def dispatch(run: UUID, queue_name: str = RESUMED) -> None:
     _thread.put(run, queue_name)
 
 
+def flush(seconds: float) -> None:
+    """Wait until the hints of this process are sent or given up, at most so long. Call it before the process ends."""
+    if _thread is not None and _thread.process == os.getpid():
+        waiter = threading.Thread(target=_thread.flush, daemon=True)
+        waiter.start()
+        waiter.join(seconds)
+
+
 def open_own_queue() -> str:
     """Give this process a queue of its own, and return its name. It gets hints after `listen` and `keep`."""
     global _own_queue

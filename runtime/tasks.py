@@ -27,6 +27,8 @@ from runtime.store.tables.jobs import JobKind
 
 log = logging.getLogger(__name__)
 
+FLUSH_SECONDS = 2.0
+
 
 def advance_run(hint: str) -> None:
     """Advance the run as far as possible. A hint for a run that is not due, or for no run, has no effect.
@@ -122,6 +124,7 @@ def stop() -> bool:
     Returns False if an effect is still running, in a thread that cannot be ended.
     """
     busy = False
+    broker.flush(FLUSH_SECONDS)  # of the runs that it released
     broker.stop_listening()  # its thread may end with the process before it does this
     if worker_context.cache_info().currsize:
         busy = worker_context().effect_pool.is_busy()

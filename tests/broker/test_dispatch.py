@@ -96,6 +96,24 @@ def test_a_lost_broker_costs_the_hint_and_nothing_else(
     assert f"Run {run}: hint not sent" in caplog.text
 
 
+def test_a_process_that_ends_sends_its_hints(broker: "redis.Redis") -> None:
+    for _ in range(500):
+        dispatch.dispatch(uuid4())
+    tasks.stop()
+    assert broker.llen(dispatch.RESUMED) == 500
+
+
+def test_a_process_that_ends_waits_no_longer_for_a_frozen_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    thawed = threading.Event()
+    monkeypatch.setattr(dispatch, "send_all", lambda hints: thawed.wait())
+    dispatch.dispatch(uuid4())
+    dispatch.flush(0.01)
+    thawed.set()
+    _flush()
+
+
 def test_hints_beyond_the_queue_are_dropped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
