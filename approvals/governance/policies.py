@@ -60,7 +60,6 @@ class PolicyVersion:
     proposed_at: datetime
     effective_at: datetime | None = None
     confirmed_by: str | None = None
-    scheduled: bool = False  # by the only admin
     withdrawn: bool = False
     order: int = 0  # the act by which it takes effect
 
@@ -131,7 +130,6 @@ def _apply(versions: dict[int, PolicyVersion], row: PolicyAct) -> dict[int, Poli
         before,
         effective_at=None if withdrawn else row.effective_at,
         confirmed_by=row.by if row.act == Act.CONFIRMED else before.confirmed_by,
-        scheduled=row.act == Act.SCHEDULED,
         withdrawn=withdrawn,
         order=row.seq,
     )

@@ -16,6 +16,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from runtime.core.values import json_schema
+from runtime.core.values.json_values import refuse_constant
 from runtime.web.requests import form_text
 
 MAX_LINE_CHARACTERS = 300  # a longer text has several lines
@@ -97,7 +98,7 @@ def value_of(kind: str, raw: str) -> Any:
             return int(text) if kind == "integer" else _number(text)
         case "choice" | "boolean" | "json":
             try:
-                return json.loads(raw, parse_constant=_refuse)
+                return json.loads(raw, parse_constant=refuse_constant)
             except (ValueError, RecursionError) as exc:
                 raise InvalidValue("must be JSON" if kind == "json" else "is not a choice") from exc
         case "long":
@@ -302,11 +303,6 @@ def _raw(kind: str, value: Any) -> str:
         match = _MOMENT.fullmatch(value)
         return match[1] if match else ""
     return as_typed(kind, value)
-
-
-def _refuse(constant: str) -> None:
-    """Refuse NaN and Infinity, which Python reads but JSON does not have."""
-    raise ValueError(constant)
 
 
 def _number(text: str) -> float | int:

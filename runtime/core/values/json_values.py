@@ -260,12 +260,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def _refuse(constant: str) -> Any:
+def refuse_constant(constant: str) -> Any:
+    """Raise ValueError for NaN or Infinity, which Python reads but JSON does not have."""
     raise ValueError(f"{constant} is no number")
 
 
 _DECODER = json.JSONDecoder(
-    parse_float=Decimal, parse_int=Decimal, parse_constant=_refuse, object_pairs_hook=_once
+    parse_float=Decimal, parse_int=Decimal, parse_constant=refuse_constant, object_pairs_hook=_once
 )
 
 

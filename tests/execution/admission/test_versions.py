@@ -70,8 +70,7 @@ def _another(rig: MakeBench, desk: Rig, agent: str = "a") -> Rig:
 def _next_release() -> Iterator[None]:
     """Let this process read and write documents as an artificial next release would."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (codec, codec, continuations):
-            patch.setattr(module, "SCHEMA", 2)
+        patch.setattr(codec, "SCHEMA", 2)
         patch.setattr(codec, "BEGINNING", '{"schema":2,')
         patch.setattr(continuations, "_BRIEF", '{"schema":2,"told":')
         patch.setitem(codec.UPCASTERS, 1, lambda document: document)
