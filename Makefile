@@ -26,7 +26,7 @@ manage: environment ## run a command on the data of make up (CMD="people list" H
 test: developer-environment ## run the tests (TESTS=tests/core to run some)
 	@exec $(RUN) -m $(if $(TESTS),pytest $(TESTS),tests.run)
 
-test-quick: developer-environment ## run the pure and the Postgres tier, without slow tests, in two minutes
+test-quick: developer-environment ## run the pure and the Postgres tier, without slow tests, in 90 seconds
 	@exec $(RUN) -m tests.run --quick
 
 interop: developer-environment ## run agents of six other frameworks against the application; print what became of each case

@@ -60,7 +60,8 @@ QUICK = (
         "tests/broker",
         POLICIES,
     ),
-    ("tests/execution", "tests/control", "tests/store", "tests/upkeep", "tests/triggers"),
+    ("tests/execution", "tests/store"),
+    ("tests/control", "tests/upkeep", "tests/triggers"),
     ("tests/approvals", f"--ignore={POLICIES}"),
 )
 
