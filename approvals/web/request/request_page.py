@@ -59,7 +59,7 @@ class DoneCall:
     result: list[Argument]
 
     @classmethod
-    def of(cls, call: CallRecord) -> "DoneCall":
+    def from_record(cls, call: CallRecord) -> "DoneCall":
         """Return the call with its fields."""
         has_result = call.state is CallState.RETURNED and call.result is not None
         result = fields(call.result) if has_result else []
@@ -113,7 +113,7 @@ def page_context(
         "strip": strip(around, call, _agent(approval)),
         "run_input": next((fields(value) for value in values), []),
         "done_calls": [
-            DoneCall.of(step.call)
+            DoneCall.from_record(step.call)
             for step in around.settled
             # The plan itself shows these.
             if not (step.call.keeps_plan and step.call.state is CallState.RETURNED)
