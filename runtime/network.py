@@ -6,8 +6,11 @@ A name may resolve to another address each time. So the caller connects to the a
 import ipaddress
 import socket
 from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from threading import Thread
+from typing import Any
 
 _NAT64 = 0x64FF9B << 64  # RFC 6052: with an IPv4 address in the last 32 bits
 MAX_RETRY_SECONDS = 366 * 24 * 3600.0  # that a server may ask for
@@ -19,9 +22,26 @@ class AddressRefused(Exception):
     """A name is at an address to which no request may go."""
 
 
-def addresses_of(host: str, port: int | None, is_allowed: Callable[[str], bool]) -> list[str]:
-    """Resolve a name, now. Raise AddressRefused if one address is not allowed, and OSError without any."""
-    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+def addresses_of(
+    host: str, port: int | None, is_allowed: Callable[[str], bool], *, seconds: float
+) -> list[str]:
+    """Resolve a name, now. Raise AddressRefused if one address is not allowed, and OSError without any in time.
+
+    The system's lookup has no limit and cannot be ended, so a slow one is left behind in its thread.
+    """
+    lookup = Future[list[Any]]()
+
+    def look_up() -> None:
+        try:
+            lookup.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except Exception as exc:
+            lookup.set_exception(exc)
+
+    Thread(target=look_up, daemon=True).start()
+    try:
+        entries = lookup.result(seconds)
+    except TimeoutError as exc:
+        raise TimeoutError("the name was not resolved in time") from exc
     addresses = [str(entry[4][0]) for entry in entries]
     for address in addresses:
         if not is_allowed(address):

@@ -40,13 +40,19 @@ NOT_NOW = (408, 425, 429)  # the server did not take the request; it may later
 class RequestCheck:
     """Sends each request to an allowed site at an address that it checked itself; also after each redirect.
 
-    The headers `own_headers` go to the site of the first request alone.
+    The headers `own_headers` go to the site of the first request alone. All names are resolved within `seconds`.
     """
 
     def __init__(
-        self, sites: Sequence[Site], *, private: bool, own_headers: Collection[str] = ()
+        self,
+        sites: Sequence[Site],
+        *,
+        private: bool,
+        seconds: float,
+        own_headers: Collection[str] = (),
     ) -> None:
         self._sites = sites
+        self._until = time.monotonic() + seconds
         self._private = private
         self._own_headers = own_headers
         self._first = ""
@@ -64,7 +70,10 @@ class RequestCheck:
                 request.headers.pop(name, None)
         try:
             addresses = addresses_of(
-                host, request.url.port, lambda address: self._private or is_public(address)
+                host,
+                request.url.port,
+                lambda address: self._private or is_public(address),
+                seconds=max(self._until - time.monotonic(), 0),
             )
         except AddressRefused as exc:
             raise ToolError(f"url: {exc}") from exc
@@ -145,9 +154,11 @@ def request(
         **headers,
         **({"Content-Type": "application/json"} if content is not None else {}),
     }
+    seconds = context.remaining()
+    check = RequestCheck(sites, private=private, seconds=seconds, own_headers=headers)
     with httpx2.Client(
-        transport=CheckedTransport(RequestCheck(sites, private=private, own_headers=headers)),
-        timeout=context.remaining(),
+        transport=CheckedTransport(check),
+        timeout=seconds,
         max_redirects=MAX_REDIRECTS,
         trust_env=False,
         event_hooks={"response": [_refuse_malformed_redirect] if reads else []},

@@ -178,7 +178,7 @@ async def _connect(
         else:
             http_client.require_headers(values)
             http = httpx2.AsyncClient(
-                transport=_McpTransport(server, exchange, values),
+                transport=_McpTransport(server, exchange, values, seconds),
                 headers={**values, "Accept-Encoding": "identity"},
                 timeout=seconds,
                 trust_env=False,
@@ -193,10 +193,16 @@ async def _connect(
 class _McpTransport(httpx2.AsyncHTTPTransport):
     """Connects to the server alone, at a checked address, and records how far a call went."""
 
-    def __init__(self, server: McpServer, exchange: Exchange, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, server: McpServer, exchange: Exchange, headers: Mapping[str, str], seconds: float
+    ) -> None:
         super().__init__(**http_client.connection_options())
-        sites = (http_client.site_of(server.url),)
-        self._check = http_client.RequestCheck(sites, private=server.private, own_headers=headers)
+        self._check = http_client.RequestCheck(
+            (http_client.site_of(server.url),),
+            private=server.private,
+            seconds=seconds,
+            own_headers=headers,
+        )
         self._exchange = exchange
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

@@ -103,17 +103,18 @@ def send_request(
 
     At most so many bytes of the answer are read.
     """
+    until = time.monotonic() + (seconds or LIMIT_SECONDS)
     try:
         check_url(url)
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
-        addresses = addresses_of(host, port, _is_allowed)
+        addresses = addresses_of(host, port, _is_allowed, seconds=until - time.monotonic())
     except (InvalidUrl, AddressRefused) as exc:
         return Reply(refused=True, problem=f"refused: {exc}")
     except (OSError, UnicodeError) as exc:
         return Reply(problem=f"no address: {exc}")
     headers = {"Host": parts.netloc, "User-Agent": "Signoff", **headers}
-    connection = _Connection(parts, host, port, addresses, seconds or LIMIT_SECONDS)
+    connection = _Connection(parts, host, port, addresses, until)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return _exchange(connection, path, content, headers, max_bytes)
 
@@ -145,13 +146,13 @@ class _Connection(http.client.HTTPConnection):
     """Connects to the addresses that were checked; a certificate is for the name. `abort` ends every wait."""
 
     def __init__(
-        self, parts: SplitResult, host: str, port: int, addresses: list[str], seconds: float
+        self, parts: SplitResult, host: str, port: int, addresses: list[str], until: float
     ) -> None:
-        super().__init__(host, port, timeout=seconds)
-        self.seconds = seconds
+        self.seconds = max(until - time.monotonic(), 0.001)
+        super().__init__(host, port, timeout=self.seconds)
         self._is_secure = parts.scheme == "https"
         self._addresses = addresses
-        self._until = time.monotonic() + seconds
+        self._until = until
         self.aborted = False
 
     def connect(self) -> None:

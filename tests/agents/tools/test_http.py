@@ -336,6 +336,19 @@ def test_a_refusal_is_certain_in_doubt_or_for_the_model(
         assert (caught.value.after, caught.value.cause) == (7, cause)
 
 
+def test_a_name_service_that_never_answers_is_left_at_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: over.wait(20) and [])
+    post = http_request("POST", sites=["https://slow.example"])
+    call = replace(context(), deadline=0.5)
+    with pytest.raises(NotDone, match=r"slow.example has no address: .* not resolved in time"):
+        post(call, "https://slow.example/", {})
+    over.set()
+    assert time.monotonic() - call.began < 10
+
+
 def test_a_server_that_is_away_did_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"

@@ -3,6 +3,7 @@
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -223,6 +224,18 @@ def test_a_name_is_resolved_once_for_each_attempt_and_connected_as_it_was_checke
     assert told("https://rebound.example/").problem.startswith("ConnectionRefusedError")
     assert told("https://rebound.example/").refused
     assert connected == [("93.184.216.34", 443)]
+
+
+def test_a_name_service_that_never_answers_is_left(
+    impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: over.wait(20) and [])
+    began = time.monotonic()
+    reply = told("https://slow.example/")
+    over.set()
+    assert reply == Reply(problem="no address: the name was not resolved in time")
+    assert time.monotonic() - began < 10
 
 
 def test_one_inner_address_among_others_refuses_the_name(
