@@ -104,7 +104,7 @@ def ask(
     Raise NotApproved if the command must not run. A signal while it waits cancels the request.
     """
     call = new_call(tool, arguments, claims, key=key, reasoning=reasoning)
-    with closing(_Asking(*connection(url))) as client, _ended_by_sigterm():
+    with closing(_Asking(*connection(url))) as client, _handled({signal.SIGTERM: _interrupt}):
         client.tell = tell
         try:
             verdict = agentapprovalprotocol.Gate(
@@ -198,35 +198,25 @@ def _run(command: Sequence[str], allowed: agentapprovalprotocol.Allow) -> int:
     except OSError as exc:
         allowed.report("failed", f"not started: {exc.strerror}")
         raise
-    with _forwarded_to(process):
+    forward = dict.fromkeys(FORWARDED, lambda number, _: process.send_signal(number))
+    with _handled({**forward, signal.SIGINT: lambda *_: None}):  # a terminal sends SIGINT to both
         status = process.wait()
     allowed.report("succeeded" if status == 0 else "failed", f"exit status {status}")
     return status if status >= 0 else 128 - status
 
 
-@contextmanager
-def _forwarded_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    def forward(number: int, frame: FrameType | None) -> None:
-        process.send_signal(number)
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, forward) for number in FORWARDED}
-    before[signal.SIGINT] = signal.signal(
-        signal.SIGINT, lambda *_: None
-    )  # a terminal sends it to both
+
+@contextmanager
+def _handled(
+    handlers: Mapping[signal.Signals, Callable[[int, FrameType | None], Any]],
+) -> Iterator[None]:
+    """Handle these signals so, until the end of the block."""
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    def end(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

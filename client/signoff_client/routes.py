@@ -18,7 +18,7 @@ from signoff_client.errors import RunNotCompleted
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Route(Generic[T]):
     """An operation. A `repeatable` one is sent again if its answer is lost, because the second time changes nothing.
 
@@ -32,33 +32,24 @@ class Route(Generic[T]):
     body: tuple[str, ...] = ()
     repeatable: bool = True
 
-    def request(self, *, id: Any = None, **values: Any) -> "ApiRequest[T]":
-        """Return the request with these values; a parameter that is None is left out, a field is null."""
+    def path_of(self, id: Any) -> str:
+        """Return the path below the address of the API, with this id."""
+        return re.sub(r"\{\w+\}", lambda _: quote(str(id), safe=""), self.path)
+
+    def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of the HTTP request; a parameter that is None is left out, a field is null."""
         unknown = values.keys() - {*self.query, *self.body}
         assert not unknown, f"{self.path} has no {unknown}"
-        path = re.sub(r"\{\w+\}", lambda _: quote(str(id), safe=""), self.path)
-        return ApiRequest(
-            route=self,
-            path=path,
-            query={name: str(values[name]) for name in self.query if values.get(name) is not None},
-            body={name: values[name] for name in self.body if name in values},
-        )
+        params = {name: str(values[name]) for name in self.query if values.get(name) is not None}
+        body = {name: values[name] for name in self.body if name in values}
+        content = body if self.method == "POST" else None
+        return {"method": self.method, "params": params, "json": content}
 
     def read(self, content: bytes) -> T:
         """Return the value of an answer. Raise pydantic's ValidationError if it is none."""
         if isinstance(content, self.answer):
             return content
         return TypeAdapter(self.answer).validate_json(content)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiRequest(Generic[T]):
-    """A request to be sent; `path` is below the address of the API."""
-
-    route: Route[T]
-    path: str
-    query: Mapping[str, str]
-    body: Mapping[str, Any]
 
 
 class Answer(BaseModel):
@@ -160,36 +151,18 @@ class JournalPage(Answer):
     next: str | None
 
 
-START_RUN = Route(  # the same business key returns the same run
-    method="POST",
-    path="/runs",
-    answer=Run,
-    body=("agent", "input", "business_key", "thread", "budget"),
-)
-LIST_RUNS = Route(
-    method="GET", path="/runs", answer=RunPage, query=("business_key", "limit", "cursor")
-)
-READ_RUN = Route(method="GET", path="/runs/{run}", answer=Run, query=("wait", "until"))
-READ_JOURNAL = Route(
-    method="GET", path="/runs/{run}/journal", answer=JournalPage, query=("limit", "cursor")
-)
-EXPORT_RUN = Route(  # an exported run returns its file again
-    method="POST", path="/runs/{run}/export", answer=bytes
-)
-LIST_APPROVALS = Route(
-    method="GET",
-    path="/approvals",
-    answer=ApprovalPage,
-    query=("kind", "status", "run", "limit", "cursor"),
-)
-READ_APPROVAL = Route(method="GET", path="/approvals/{approval}", answer=Approval)
-DECIDE = Route(
-    method="POST",
-    path="/approvals/{approval}/decision",
-    answer=Approval,
-    body=("verdict", "digest", "reason", "confirm", "result", "arguments", "grant"),
-    repeatable=False,
-)
+# The same business key returns the same run, and an exported run returns its file again.
+_START = ("agent", "input", "business_key", "thread", "budget")
+_DECISION = ("verdict", "digest", "reason", "confirm", "result", "arguments", "grant")
+_FILTERS = ("kind", "status", "run", "limit", "cursor")
+START_RUN = Route("POST", "/runs", Run, body=_START)
+LIST_RUNS = Route("GET", "/runs", RunPage, ("business_key", "limit", "cursor"))
+READ_RUN = Route("GET", "/runs/{run}", Run, ("wait", "until"))
+READ_JOURNAL = Route("GET", "/runs/{run}/journal", JournalPage, ("limit", "cursor"))
+EXPORT_RUN = Route("POST", "/runs/{run}/export", bytes)
+LIST_APPROVALS = Route("GET", "/approvals", ApprovalPage, _FILTERS)
+READ_APPROVAL = Route("GET", "/approvals/{approval}", Approval)
+DECIDE = Route("POST", "/approvals/{approval}/decision", Approval, body=_DECISION, repeatable=False)
 ROUTES: tuple[Route[Any], ...] = (
     START_RUN,
     LIST_RUNS,

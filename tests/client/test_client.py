@@ -21,7 +21,7 @@ from signoff_client import (
     NotThere,
     RunNotCompleted,
     Signoff,
-    flows,
+    client,
 )
 from tests.client.conftest import token_of
 from tests.support.office import NEWCOMER, Office
@@ -32,8 +32,8 @@ AGENT = "hr_onboarding"
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(flows, "_PAUSE_SECONDS", (0.001, 0.001))
+    monkeypatch.setattr(client, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(client, "_PAUSE_SECONDS", (0.001, 0.001))
 
 
 class Lossy(httpx2.HTTPTransport):

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from signoff_client import flows
+from signoff_client import client
 from tests.client.conftest import token_of
 from tests.client.terminal import Terminal
 from tests.support.office import NEWCOMER, Office
@@ -17,7 +17,7 @@ AGENT = "hr_onboarding"
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(client, "POLL_SECONDS", 0.01)
 
 
 @pytest.fixture
