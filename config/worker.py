@@ -41,8 +41,10 @@ def main(arguments: Sequence[str]) -> int:
         from config import isolated
 
         return isolated.supervise(options.concurrency)
-    share_connections()
     celery.queues = options.queues.split(",")
+    if not {broker.RESUMED, broker.NEW}.issuperset(celery.queues):
+        parser.error(f"--queues takes {broker.RESUMED} and {broker.NEW}, or isolated alone")
+    share_connections()
     if broker.RESUMED in celery.queues:
         celery.queues.append(broker.open_own_queue())
     worker = app.Worker(

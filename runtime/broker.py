@@ -146,7 +146,10 @@ class Notifier:
                 runs, self._runs = self._runs, {}
                 people, self._people = self._people, set()
             inbox_by_run = {str(run): inbox for run, inbox in runs.items()}
-            self._publish([{"runs": inbox_by_run}, *[{"person": person} for person in people]])
+            try:
+                self._publish([{"runs": inbox_by_run}, *[{"person": person} for person in people]])
+            except Exception:  # or no update would be published until this process ends
+                log.exception("Live updates were not published")
 
     def _publish(self, updates: Sequence[Mapping[str, object]]) -> None:
         try:

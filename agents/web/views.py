@@ -27,7 +27,7 @@ from runtime.core.values.limits import MAX_KEY
 from runtime.errors import BusinessKeyConflict, Forbidden, InvalidInput, UnknownAgent
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.reads import agent_picture, run_figures
+from runtime.reads import agent_picture, run_figures, workers
 from runtime.reads.run_rows import runs_page
 from runtime.web.display import plain_visible
 from runtime.web.forms import PageForm, TypedField
@@ -335,6 +335,7 @@ def _page(
         "form": form,
         "refusal": refusal,
         "number": form_number(request),
+        "has_worker": form.agent.name in workers.live_versions(workers.ALIVE),
     }
     return render(request, "agents/start.html", context, status=403 if refusal else status)
 

@@ -10,9 +10,11 @@ tests/README.md has the report; tests/config/test_letters.py fails when kombu no
 import json
 import logging
 import ssl
+from contextlib import suppress
 from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, redis, virtual
+from redis.exceptions import OutOfMemoryError
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +42,33 @@ class Message(virtual.Message):
                 raise ValueError("asks for more than a hint may")
 
 
+class QoS(redis.QoS):
+    """Tracks no messages, because all queues are `no_ack`."""
+
+    def restore_visible(self, *_: object, **__: object) -> None:
+        """Restore nothing: there is nothing to restore, and a full broker would refuse the lock for it."""
+
+
 class Channel(redis.Channel):
-    """A channel that sends no acknowledgements."""
+    """A channel that sends no acknowledgements, and opens on a full broker, so that a worker can empty it."""
 
     Message = Message
+    QoS = QoS
 
     def basic_ack(self, delivery_tag: object, multiple: bool = False) -> None:
         """Send nothing: all queues are `no_ack`, so the broker tracks no messages."""
+
+    def queue_bind(self, *args: Any, **kwargs: Any) -> None:
+        """Store which queue an exchange has. Jobs are sent to their queue directly, so they do not need it."""
+        try:
+            super().queue_bind(*args, **kwargs)
+        except OutOfMemoryError as problem:
+            log.warning("The broker is full. This worker starts, and empties it: %s", problem)
+
+    def maybe_refresh_binding_expiry(self) -> None:
+        """Store again which queue the exchange for remote control has, once the broker has room."""
+        with suppress(OutOfMemoryError):
+            super().maybe_refresh_binding_expiry()
 
 
 class Transport(redis.Transport):

@@ -97,14 +97,16 @@ def live_versions(within: timedelta) -> dict[str, frozenset[str]]:
     return {name: frozenset(fingerprints) for name, fingerprints in versions.items()}
 
 
-def agents_without_worker(run: RunDetail, transcript: Transcript) -> tuple[str, ...]:
+def agents_without_worker(run: RunDetail, transcript: Transcript) -> tuple[str, ...] | None:
     """Return the agents of an active run that no live worker has, or only in older versions than the run has used.
 
-    Return none if no worker is alive at all; the health check reports that.
+    Return None if no worker is alive at all.
     """
-    live = live_versions(ALIVE)
-    if run.ended or not live:
+    if run.ended:
         return ()
+    live = live_versions(ALIVE)
+    if not live:
+        return None
     needed = {frame.agent: frame.fingerprint for frame in transcript.frames() if not frame.outcome}
     return tuple(
         name

@@ -137,6 +137,25 @@ def test_an_inbox_that_changes_after_its_run_is_published(monkeypatch: pytest.Mo
     assert rung.get(timeout=60) == [{"runs": {str(run): False}}]
 
 
+def test_an_error_of_any_kind_stops_no_later_update(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rung: queue.Queue[Any] = queue.Queue()
+    notifier, run = dispatch.Notifier(), uuid4()
+
+    def fail(_: object) -> None:
+        monkeypatch.setattr(notifier, "_publish", rung.put)
+        rung.put("failed")
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(notifier, "_publish", fail)
+    notifier.put(run, inbox=False)
+    assert rung.get(timeout=60) == "failed"
+    notifier.put(run, inbox=False)
+    assert rung.get(timeout=60) == [{"runs": {str(run): False}}]
+    assert "Live updates were not published" in caplog.text
+
+
 @pytest.fixture
 def kept(broker: "redis.Redis", monkeypatch: pytest.MonkeyPatch) -> UUID:
     """Return a run that this process keeps."""

@@ -72,6 +72,14 @@ def test_a_wrong_option_is_refused_by_name(given: str, capsys: pytest.CaptureFix
     assert given.partition("=")[0] in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("queues", ["resumed,jobs", "jobs", "runs,isolated", "Resumed", ""])
+def test_only_the_queues_of_runs_are_taken(queues: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Celery reads the jobs itself: as a hint, a message of a job would be lost."""
+    with pytest.raises(SystemExit):
+        worker.main([f"--queues={queues}"])
+    assert "--queues takes resumed and runs" in capsys.readouterr().err
+
+
 HEARTBEAT = 1  # connection of its own
 
 

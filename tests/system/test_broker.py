@@ -6,6 +6,7 @@ import os
 import pickle
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -64,9 +65,9 @@ def test_a_broker_frozen_at_the_decision_delays_no_answer(office: Office) -> Non
     _finished_once(office, run, "frozen")
 
 
-def test_a_broker_that_is_full_at_the_decision_loses_nothing(office: Office) -> None:
-    """A full broker refuses writes: decisions and the worker go on without it."""
-    run = _suspended(office, "full")
+@contextmanager
+def full(office: Office) -> Iterator["redis.Redis"]:
+    """Have the broker refuse writes for as long as the block lasts."""
     worker = processes.of(office.stack, "worker").process
     with redis.Redis.from_url(worker.environ()["REDIS_URL"]) as broker:
         before = broker.config_get("maxmemory*")
@@ -75,13 +76,35 @@ def test_a_broker_that_is_full_at_the_decision_loses_nothing(office: Office) -> 
         try:
             with pytest.raises(redis.ResponseError, match="maxmemory"):
                 broker.rpush("resumed", "anything")
-            _approve(office, run)
-            assert office.run(run)["status"] != "completed"  # no worker gets a hint
+            yield broker
         finally:
             for name, value in before.items():
                 broker.config_set(name, value)
+
+
+def test_a_broker_that_is_full_at_the_decision_loses_nothing(office: Office) -> None:
+    """A full broker refuses writes: decisions and the worker go on without it."""
+    run = _suspended(office, "full")
+    worker = processes.of(office.stack, "worker").process
+    with full(office):
+        _approve(office, run)
+        assert office.run(run)["status"] != "completed"  # no worker gets a hint
     _finished_once(office, run, "full")
     assert worker.is_running()
+
+
+def test_a_worker_starts_and_empties_a_full_broker(office: Office) -> None:
+    """If it waited for room, a broker that is full of hints would stay full."""
+    first = processes.of(office.stack, "worker").process
+    first.suspend()
+    try:
+        with redis.Redis.from_url(first.environ()["REDIS_URL"]) as broker:
+            broker.lpush(NEW, *[str(uuid4()) for _ in range(HINTS)])
+        with full(office) as broker, processes.another(office.stack, "worker", "late") as late:
+            until(lambda: not broker.llen(NEW) or None, "the hints to be read")
+            assert (late.said("The broker is full."), late.said("Traceback")) == (2, 0)
+    finally:
+        first.resume()
 
 
 def test_another_web_process_decides_and_another_worker_resumes(office: Office) -> None:

@@ -208,6 +208,14 @@ def test_one_form_sent_twice_is_one_run(ada: Client, admin: Client, joiner: Publ
     has(other, "has started a run with another input already")
 
 
+def test_the_form_says_that_no_worker_has_the_agent(ada: Client, joiner: PublishedAgent) -> None:
+    note = "<h2>No live worker has this agent</h2>"
+    _worker(greeter="sha256:greeter")
+    shows(ada, START, note, "waits until a worker with the agent starts")
+    _worker(joiner=joiner.fingerprint)
+    shows(ada, START, hides=[note])
+
+
 def test_two_clicks_at_once_start_one_run(office: Office, joiner: PublishedAgent) -> None:
     number, runs = uuid4(), list[UUID]()
     typed = {"full_name": "New", "email": "a@b.c", "security_level": 1, "office": "north"}
@@ -279,10 +287,17 @@ def test_a_difference_is_by_line_with_context_and_cut_when_long() -> None:
 # A run
 
 
-def test_a_run_without_its_version_says_so(suspended: UUID, ada: Client, published: None) -> None:
-    note = "No worker can continue this run"
+def test_a_run_without_a_worker_says_so(
+    suspended: UUID, ada: Client, admin: Client, published: None
+) -> None:
+    note, none = "No worker can continue this run", "<h2>No worker is alive</h2>"
+    shows(ada, suspended, f"{none}<p>Nothing of this run is lost", "Tell an admin.", hides=[note])
+    shows(admin, suspended, none, "Start one;", hides=[note])
+    Run.objects.update(status="quarantined")
+    shows(ada, suspended, hides=[none])
+    Run.objects.update(status="suspended")
     _worker(hr_onboarding="sha256:hr_onboarding", account_agent="sha256:account_agent")
-    shows(ada, suspended, hides=[note])
+    shows(ada, suspended, hides=[note, none])
     WorkerProcess.objects.all().delete()
     _worker(hr_onboarding="sha256:hr_onboarding")
     shows(ada, suspended, f"{note}</h2><p><bdi>Account agent</bdi>:")
