@@ -29,7 +29,6 @@ from runtime.keyring import macs, purposes, sealing
 from runtime.ports.approvals import NotConfirmed, ReviewSnapshot, StatementPart
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-_AT = "@"  # in a nonce, before the time
 
 RECENT = 32  # actions whose digests a process remembers
 _REFERENCE = "sha256:"  # no JSON text begins with it
@@ -76,9 +75,7 @@ def row(
         risk=judged.risk,
         sentence=snapshot.sentence,
         action_digest=snapshot.action_digest,
-        # Random text and the time. The digest covers the nonce, so a program that writes to Postgres cannot move the
-        # request in lists by its time.
-        nonce=f"{secrets.token_hex(16)}{_AT}{_moment(at)}",
+        nonce=secrets.token_urlsafe(16),
         policy_version=judged.version,
         rule=None if demands is None else demands.stored(),
         voted=[],
@@ -126,9 +123,6 @@ def check_seal(approval: Approval) -> None:
     seal = macs.Seal(mac=approval.seal, key_id=approval.seal_key_id)
     if not macs.verify(purposes.REQUESTS, seal, approval.approval_digest, short=True):
         raise NotConfirmed("the stored request differs from the sealed one")
-    _, _, asked_at = approval.nonce.partition(_AT)
-    if asked_at != _moment(approval.created_at):
-        raise NotConfirmed("the stored time of the request differs from the sealed one")
     if approval.first_expires_at is not None:
         extensions.check(approval)
 
@@ -157,6 +151,9 @@ def check_edit(approval: Approval, args: Any, digest: str | None) -> None:
 
 def approval_digest(approval: Approval) -> str:
     """Return the digest of all values shown to reviewers and of those that bind them to this gate."""
+    # A program that writes to Postgres cannot move the request in lists: the digest has the time. Older requests have
+    # it in their nonce too.
+    asked_at = f"@{_moment(approval.created_at)}"
     return sha256_of(
         {
             "action": approval.action_digest,
@@ -165,7 +162,7 @@ def approval_digest(approval: Approval) -> str:
             "kind": approval.kind,
             "frame": approval.frame,
             "call": approval.call,
-            "nonce": approval.nonce,
+            "nonce": approval.nonce.removesuffix(asked_at) + asked_at,
             "risk": approval.risk,
             "sentence": approval.sentence,
             "policy": approval.policy_version,

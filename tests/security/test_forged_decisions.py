@@ -44,7 +44,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "rule": ("{}", "the stored request"),
     "revises": (uuid4(), "the stored request"),
     "revision": (2, "the stored request"),
-    "created_at": ("2000-01-01T00:00:00Z", "the stored time of the request"),
+    "created_at": ("2000-01-01T00:00:00Z", "the stored request"),
     "gate": (uuid4(), "the gate has no request"),
     "approval_digest": ("sha256:" + "0" * 64, "the stored request"),
     "seal": ("0" * 64, "the stored request differs from the sealed one"),

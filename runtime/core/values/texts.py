@@ -16,6 +16,8 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # Letters by category, but invisible: combining joiner, Hangul, Khmer and Mongolian fillers, blank braille.
 _FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
 _SELECTORS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
+# Invisible although `str.isprintable` calls them printable.
+_PRINTABLE = re.compile(f"[{''.join(sorted(_FILLERS))}\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
 # Joined emoji that keyboards write and fonts draw as one: families, couples, and people at work.
 _JOINER = "\u200d"
@@ -68,7 +70,7 @@ def character_name(char: str) -> str:
 
 def write_on_one_line(text: str) -> str:
     """Return the text with the code point in place of each character that is not seen, and of line breaks."""
-    if text.isascii() and text.isprintable():
+    if text.isprintable() and not _PRINTABLE.search(text):
         return text
     return "".join(char if is_visible(char) and char != "\n" else code_point(char) for char in text)
 

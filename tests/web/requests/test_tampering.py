@@ -9,7 +9,7 @@ from django.utils import timezone
 from approvals.models import Approval
 from approvals.requests import snapshot
 from tests.support.api_client import Caller, code_of
-from tests.support.office import Office, reseal
+from tests.support.office import Office
 from tests.support.pages import has, send, shows, text_of
 
 WORDS = "This request was tampered with"
@@ -62,18 +62,12 @@ def test_a_forged_request_is_shown_as_tampered_with_and_not_decided(
     assert Approval.objects.get(pk=asked.pk).status == "pending"
 
 
-def test_a_request_whose_nonce_has_no_time_is_refused(bea: Client, asked: Approval) -> None:
-    reseal([asked], nonce="0" * 32)
-    shows(bea, asked, WORDS)
-
-
-@pytest.mark.parametrize("change", [{"risk": "low"}, {"nonce": None}], ids=str)
-def test_a_nonce_keeps_its_time(
-    bea: Client, asked: Approval, change: dict[str, str | None]
+@pytest.mark.parametrize("change", [{"risk": "low"}, {"created_at": timezone.now()}], ids=str)
+def test_a_new_digest_hides_no_change(
+    bea: Client, asked: Approval, change: dict[str, object]
 ) -> None:
-    """Nor anything else be changed: a digest that is made anew does not help."""
     for name, value in change.items():
-        setattr(asked, name, value or asked.nonce.partition("@")[0])
+        setattr(asked, name, value)
     asked.approval_digest = snapshot.approval_digest(asked)
     asked.save()
     shows(bea, asked, WORDS)
