@@ -67,7 +67,7 @@ def _cancel(approval: Approval) -> None:
 
 
 def _extend(approval: Approval) -> None:
-    until = (clock.now() + timedelta(days=1)).isoformat()
+    until = (approval.created_at + timedelta(days=1)).isoformat()  # the same for both
     extend(approval_id=approval.id, until=until, reason="Later.", actor=BEA)
 
 
