@@ -14,7 +14,7 @@ from agents import secrets, tool_calls
 from agents.catalogue import published
 from agents.catalogue.versions import PublishedVersion, changes, nothing_known, writes
 from agents.isolation.processes import Children
-from agents.llm import pricing
+from agents.llm import providers
 from agents.llm.call import KEY_WAIT, call_model
 from agents.llm.providers import Outages, is_scripted
 from agents.llm.rate_limits import RateLimits
@@ -28,8 +28,8 @@ from runtime.core.values.budgets import Rates
 from runtime.core.values.call_options import ModelOptions
 from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, EffectClass, FailureCause, Risk
 from runtime.core.values.json_values import sha256_of
-from runtime.core.values.limits import MAX_INSTRUCTIONS, plain
-from runtime.core.values.texts import fill_placeholders, find_placeholders
+from runtime.core.values.limits import MAX_INSTRUCTIONS
+from runtime.core.values.texts import fill_placeholders, find_placeholders, plain
 from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
 from runtime.keyring import sealing
 from runtime.ports import agents, effects
@@ -268,7 +268,7 @@ def fill(name: str, text: str, input: Any) -> str:
 
 
 def _info_of(agent: AgentSpec) -> agents.AgentInfo:
-    return _agent_info(agent, pricing.rates_of(agent))
+    return _agent_info(agent, providers.rates_of(agent))
 
 
 @lru_cache(256)

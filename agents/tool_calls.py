@@ -25,8 +25,9 @@ from agents.sdk.spec import ToolSpec
 from runtime.core.documents.codec import result_lost
 from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, FailureCause
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import copied, require_json
-from runtime.core.values.limits import MAX_RESULT, plain, size_of
+from runtime.core.values.json_values import copied, require_json, size_of
+from runtime.core.values.limits import MAX_RESULT
+from runtime.core.values.texts import plain
 from runtime.ports.agents import CallRejected
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult, Unknown
 

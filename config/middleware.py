@@ -17,7 +17,7 @@ from django.shortcuts import render, resolve_url
 from django.urls import Resolver404, resolve
 from django.utils import timezone
 
-from approvals.web import time_zone
+from approvals.people import preferences
 from runtime.errors import RequestError
 from runtime.reads import time_limits
 from runtime.web import display
@@ -50,9 +50,9 @@ def readers_time(
     def door(request: HttpRequest) -> HttpResponse:
         if request.path.startswith(UNTIMED):
             return answer(request)
-        token = display.HOURS.set(time_zone.read_choice(request).clock)
+        token = display.HOURS.set(preferences.read_choice(request).clock)
         try:
-            with timezone.override(time_zone.read_reader_zone(request)):
+            with timezone.override(preferences.read_reader_zone(request)):
                 return answer(request)
         finally:
             display.HOURS.reset(token)

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import require_json
-from runtime.core.values.limits import MAX_DELIVERY, MAX_MATCHED, MAX_UNDELIVERED, size_of
+from runtime.core.values.json_values import require_json, size_of
+from runtime.core.values.limits import MAX_DELIVERY, MAX_MATCHED, MAX_UNDELIVERED
 
 
 class RuntimeFault(Exception):

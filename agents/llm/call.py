@@ -21,7 +21,7 @@ from pydantic_ai.models.function import AgentInfo
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
-from agents.llm import event_loop, pricing, providers
+from agents.llm import event_loop, providers
 from agents.llm.clients.models import find_refused
 from agents.llm.failures import (
     UnusableReply,
@@ -39,7 +39,8 @@ from agents.sdk.spec import AgentSpec
 from runtime.core.run.retries import longest_wait
 from runtime.core.values.enums import FailureCause
 from runtime.core.values.json_values import copied
-from runtime.core.values.limits import MAX_ERROR, MAX_SUMMARY, plain
+from runtime.core.values.limits import MAX_ERROR, MAX_SUMMARY
+from runtime.core.values.texts import plain
 from runtime.errors import KeyMissing
 from runtime.keyring import sealing
 from runtime.ports.effects import (
@@ -124,7 +125,7 @@ def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
         # In place of the script: the end of what the earlier runs said.
         memory = request.messages[0].get("memory", ())
         text = " ".join(entry["text"] for entry in memory if entry["text"])
-        text = text[-request.memory_tokens * pricing.CHARACTERS :] or "Nothing is left of it."
+        text = text[-request.memory_tokens * providers.CHARACTERS :] or "Nothing is left of it."
         return ModelAnswer(reply=None, text=text, model=agent.model_name, cost=0)
     if not (request.summary and agent.compaction and agent.compaction.summarise):
         return None
@@ -148,8 +149,8 @@ def run_script(
     usage = reply.usage
     if not usage.has_values() and not agent.is_code:
         usage = RequestUsage(
-            input_tokens=pricing.estimate_request(conversation),
-            output_tokens=pricing.estimate_tokens([reply]),
+            input_tokens=providers.estimate_request(conversation),
+            output_tokens=providers.estimate_tokens([reply]),
         )
     return reply, usage
 
@@ -226,7 +227,7 @@ class _ModelCall:
         try:
             self.conversation = fit(self.conversation)
             reply = await event_loop.within(self.request.deadline, self._exchange(), stop)
-            reply = mend(replace(reply, usage=pricing.complete_usage(reply, self.request_tokens)))
+            reply = mend(replace(reply, usage=providers.complete_usage(reply, self.request_tokens)))
             as_text = _wants_text(self.request)
             # A summary of the memory is as long as it may be: its beginning is worth keeping.
             require_whole(reply, as_text=as_text, may_be_cut=self.request.memory_tokens > 0)
@@ -297,7 +298,9 @@ class _ModelCall:
     async def _receive(self) -> ModelResponse:
         agent, request = self.agent, self.request
         tools = tools_of(agent, summary=request.summary, as_text=request.inquiry is not None)
-        self.request_tokens = pricing.estimate_request(self.conversation, tools.tool_defs.values())
+        self.request_tokens = providers.estimate_request(
+            self.conversation, tools.tool_defs.values()
+        )
         settings = ModelSettings(timeout=request.deadline)
         if request.inquiry is not None:
             # The tools stay: replies in the request have called them.
@@ -351,13 +354,13 @@ class _ModelCall:
         with suppress(Exception):
             reply = mend(self.snapshot())
             if reply.parts or reply.provider_details or reply.usage.has_values():
-                used = pricing.complete_usage(reply, self.request_tokens, is_partial=True)
+                used = providers.complete_usage(reply, self.request_tokens, is_partial=True)
                 text = reply.text or ""
                 return PartialReply(
                     text=text_to_store(self.agent, text),
-                    tokens=-(-len(text) // pricing.CHARACTERS),
-                    usage=pricing.counts_of(used),
-                    cost=pricing.cost_of(self.agent, replace(reply, usage=used)),
+                    tokens=-(-len(text) // providers.CHARACTERS),
+                    usage=providers.counts_of(used),
+                    cost=providers.cost_of(self.agent, replace(reply, usage=used)),
                     model=self.model,
                 )
         return PartialReply(model=self.model)

@@ -19,7 +19,8 @@ from pydantic_ai.messages import ModelResponse, ToolCallPart
 from runtime.core.values.enums import FailureCause
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import is_text, require_json
-from runtime.core.values.limits import MAX_TOOL, plain
+from runtime.core.values.limits import MAX_TOOL
+from runtime.core.values.texts import plain
 from runtime.ports.effects import ModelFailure
 
 # Reasons to stop, in small letters with underscores: those of the two protocols, and the same of other servers.

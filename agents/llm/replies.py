@@ -21,7 +21,7 @@ from pydantic_ai.usage import RequestUsage
 from pydantic_core import to_jsonable_python
 
 from agents import secrets
-from agents.llm.pricing import cost_of, counts_of
+from agents.llm.providers import cost_of, counts_of
 from agents.sdk import inputs
 from agents.sdk.answers import ARGUMENT, TOGETHER
 from agents.sdk.scripts import REPEATED

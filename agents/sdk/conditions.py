@@ -16,8 +16,8 @@ from agents.errors import DefinitionError
 from agents.masked_output import REDACTED
 from agents.sdk.spec import ToolSpec
 from runtime.core.values.enums import RISKS, Risk
-from runtime.core.values.limits import MAX_SENTENCE_VALUE, plain
-from runtime.core.values.texts import write_on_one_line
+from runtime.core.values.limits import MAX_SENTENCE_VALUE
+from runtime.core.values.texts import plain, write_on_one_line
 
 LIMIT = 1.0  # seconds of one condition
 _as_json = json.JSONEncoder(ensure_ascii=False).encode

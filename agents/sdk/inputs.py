@@ -14,8 +14,8 @@ from agents.sdk.spec import FINAL_ANSWER, AgentSpec
 from runtime.core.run.events import Proposal
 from runtime.core.values import json_schema
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import require_json
-from runtime.core.values.limits import MAX_INPUT, MAX_INSTRUCTIONS, size_of
+from runtime.core.values.json_values import require_json, size_of
+from runtime.core.values.limits import MAX_INPUT, MAX_INSTRUCTIONS
 from runtime.errors import InvalidInput
 
 DESCRIPTION = (

@@ -15,8 +15,9 @@ from agents.sdk import agent as define
 from agents.sdk import mistakes
 from agents.sdk.scripts import Reply, Script, Turn, answer, call, script, together
 from agents.sdk.spec import AgentSpec
-from runtime.core.values.json_values import canonical
-from runtime.core.values.limits import MAX_ITEMS, plain, size_of
+from runtime.core.values.json_values import canonical, size_of
+from runtime.core.values.limits import MAX_ITEMS
+from runtime.core.values.texts import plain
 
 MAX_AT_ONCE = 20
 MAX_RESULTS = 256 * 1024  # bytes of all results, as JSON; each item has an equal share of them

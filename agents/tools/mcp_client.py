@@ -23,8 +23,8 @@ from agents.tools import http_client
 from agents.tools.mcp_definitions import Definition, McpServer
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import read_json
-from runtime.core.values.limits import MAX_RESULT, escape_text
-from runtime.core.values.texts import fill_placeholders
+from runtime.core.values.limits import MAX_RESULT
+from runtime.core.values.texts import escape_text, fill_placeholders
 from runtime.network import retry_after_seconds
 
 KEY = "signoff/idempotency-key"  # in `_meta` of a call: the same for every attempt at it

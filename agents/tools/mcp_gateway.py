@@ -20,7 +20,8 @@ from agents.sdk.scripts import Reply, Script, Turn, answer, call, script
 from agents.sdk.spec import APPROVAL_RESULT, AgentSpec, ToolSpec
 from agents.tools.each import cut_text
 from agents.tools.mcp import mcp_tools
-from runtime.core.values.limits import plain, size_of
+from runtime.core.values.json_values import size_of
+from runtime.core.values.texts import plain
 
 MAX_GATEWAY_RESULT = 200 * 1024  # bytes of a result as JSON; it is part of an agent's answer
 

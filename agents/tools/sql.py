@@ -13,7 +13,8 @@ from pydantic import Field
 from agents.errors import DefinitionError, ToolError
 from agents.sdk import FailureCause, NotDone, ToolContext, mistakes, tool
 from agents.sdk.spec import ToolSpec
-from runtime.core.values.limits import plain, size_of
+from runtime.core.values.json_values import size_of
+from runtime.core.values.texts import plain
 
 MAX_QUERY = 10_000  # characters
 MAX_ROWS = 1_000

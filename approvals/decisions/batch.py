@@ -25,7 +25,7 @@ from approvals.models import VersionDecision, VersionWithdrawal
 from approvals.reads import approval_views
 from approvals.reads.approval_views import ApprovalView
 from approvals.rights import principals
-from approvals.rules import roles
+from approvals.rules import policy
 from approvals.signed import audit
 from approvals.signed import rows as signed_rows
 from runtime.control.user_actions import validate_reason
@@ -93,7 +93,7 @@ def left_out(approval: ApprovalView, verdict: Verdict) -> RequestError | None:
         return NotTogether(alone)
     if verdict is not Verdict.APPROVE:
         return None
-    if approval.confirm is not None or approval.risk not in roles.UNDOABLE:
+    if approval.confirm is not None or approval.risk not in policy.UNDOABLE:
         return NotTogether(
             "High risk: rights, money, or an effect that cannot be undone. Approve it on its own page."
         )

@@ -25,10 +25,9 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.requests import confirmation, verification
 from approvals.rights import approval_rights
 from approvals.rights.principals import Principal, Scope
-from approvals.rules import roles
+from approvals.rules import policy
 from approvals.signed import audit
 from runtime.control.user_actions import validate_text
-from runtime.core.documents import external_call
 from runtime.core.run.continuation import MAX_REVISIONS
 from runtime.core.values.budgets import NAMES, InvalidBudget, from_form, granted, unit_of
 from runtime.core.values.enums import Decision, Edit, GateKind, Verdict
@@ -61,6 +60,14 @@ def open_request(
     return loaded
 
 
+def kind_of(approval_id: UUID) -> str:
+    """Return the kind of a request, for a caller that checks the rights next. Raises NotFound."""
+    kind = Approval.objects.filter(pk=approval_id).values_list("kind", flat=True).first()
+    if kind is None:
+        raise errors.NotFound
+    return kind
+
+
 def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor) -> Outcome:
     """Write the decision, or the expiry if there is none. Raises AlreadyDecided, GateNotOpen, Forbidden."""
     approval = loaded.approval
@@ -71,13 +78,13 @@ def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor
     if approval.rule is not None:
         votes.check_step_up(approval, actor, loaded.at)
     seconds = votes.undo_seconds(approval)
-    if approval.is_of_call and approval.risk not in roles.UNDOABLE:
+    if approval.is_of_call and approval.risk not in policy.UNDOABLE:
         seconds = 0.0  # to approve a high-risk call has a second step instead
     elif seconds is None:
         seconds = float(settings.SIGNOFF_UNDO_SECONDS)
     effective_at = loaded.at + timedelta(seconds=seconds) if seconds else None
     is_late = effective_at and approval.expires_at and effective_at > approval.expires_at
-    if is_late and external_call.is_path(approval.path):
+    if is_late and approval.is_external:
         effective_at = approval.expires_at  # its instance is told nothing after the deadline
     if votes.are_needed(approval, decision):
         refused = votes.vote(loaded, decision, actor, effective_at)
@@ -171,9 +178,7 @@ def verdict(value: object, field: str, kind: GateKind, approval: Approval) -> Ve
         raise InvalidInput(field, f"must be one of {', '.join(possible)}")
     verdict = possible[possible.index(value)]
     rule = VERDICTS[verdict]
-    if external_call.is_path(approval.path) and (
-        rule.starts_call if rule.resolves_doubt else rule.carries
-    ):
+    if approval.is_external and (rule.starts_call if rule.resolves_doubt else rule.carries):
         raise InvalidInput(
             field, f"cannot be {verdict}: an agent outside makes the call once, as it asked"
         )

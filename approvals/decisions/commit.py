@@ -15,12 +15,12 @@ from django.db import transaction
 
 from approvals import clock
 from approvals.errors import AlreadyDecided
-from approvals.models import Approval, approval_rows
+from approvals.models import Approval
 from approvals.outbox import messages
 from approvals.requests import snapshot, verification
 from approvals.rights import principals
-from approvals.signed import audit, statements, votes
-from runtime.control.settle import settle
+from approvals.signed import audit, rows, statements, votes
+from runtime.control.user_actions import settle
 from runtime.core.documents import external_call
 from runtime.core.values.enums import Decision
 from runtime.core.values.verdicts import VERDICTS
@@ -39,7 +39,7 @@ _LOAD: Final = f"""
         (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),
         coalesce(last.seq, 0), coalesce(last.hash, ''), {principals.CREDENTIALS},
-        {journal.unreadable_sql("r.run_id")}, {approval_rows.COLUMNS}
+        {journal.unreadable_sql("r.run_id")}, {rows.APPROVAL_COLUMNS}
     FROM approvals_approval r LEFT JOIN LATERAL (
         SELECT seq, hash FROM approvals_auditentry WHERE run_id = r.run_id ORDER BY seq DESC LIMIT 1
     ) last ON true WHERE
@@ -51,7 +51,7 @@ _BY_GATE: Final = tuple(
     f"{head}{_LOAD} r.run_id = %(run)s AND r.gate = %(gate)s" for head in _HEADS
 )
 
-_RULE: Final = 8 + approval_rows.names_of(Approval).index("rule")
+_RULE: Final = 8 + rows.names_of(Approval).index("rule")
 
 # `status || ''` keeps Postgres from using the index of pending requests, which it would have to read completely.
 _CLOSE: Final = """
@@ -125,7 +125,7 @@ def close(
         extra_statements=(
             _closed(approval),
             *_audited(loaded, decision, actor),
-            *messages.build_wake(approval.path, approval.effective_at),
+            *([messages.build_wake(approval.effective_at)] if _tells_instance(approval) else ()),
         ),
     )
 
@@ -153,7 +153,7 @@ def _load(
         return None
     cast, at, is_open, undone, seq, mac, credentials, unreadable = row[:8]
     return LoadedApproval(
-        approval=approval_rows.read(row[8:]),
+        approval=rows.read_approval(row[8:]),
         principal=principals.from_rights(actor, credentials, at),
         at=clock.to_utc(at),
         is_open=is_open,
@@ -259,5 +259,10 @@ def _close_unsigned(
     clear_decision(approval)
     approval.save()
     audit.append_about(approval, actor=actor, act=status, at=at, reason=reason, **(detail or {}))
-    if approval.path[0] == external_call.AGENT:
+    if _tells_instance(approval):
         messages.wake(subject=str(approval.run_id))
+
+
+def _tells_instance(approval: Approval) -> bool:
+    """Tell whether an instance outside, which made the run, is told of each change."""
+    return bool(approval.path[0] == external_call.AGENT)

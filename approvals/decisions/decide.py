@@ -26,7 +26,7 @@ from approvals.rights import principals
 from approvals.signed import audit, statements
 from runtime.control import jobs
 from runtime.control.edit import FIELD, edit, is_previewed
-from runtime.control.settle import undo as undo_decision
+from runtime.control.user_actions import undo as undo_decision
 from runtime.core.values.enums import Decision, Edit, EffectClass, GateKind, Verdict
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import GateNotOpen, InvalidInput, KeyMissing, RequestError, RunEnded, Tampered

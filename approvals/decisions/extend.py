@@ -16,9 +16,8 @@ from approvals.models import Approval
 from approvals.reads.approval_views import ApprovalView
 from approvals.rules import policy
 from approvals.signed import audit, extensions, votes
-from runtime.control import settle
+from runtime.control import user_actions
 from runtime.control.user_actions import validate_reason
-from runtime.core.documents import external_call
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 
@@ -46,7 +45,7 @@ def extend(
         moment = _read_deadline(until, zone, approval, at)
         text = validate_reason(reason, "is required to extend")
         document = extensions.sign(approval, until=moment, by=actor.person, reason=text)
-        settle.extend(run=approval.run_id, document=document)
+        user_actions.extend(run=approval.run_id, document=document)
         approval.first_expires_at, approval.expires_at = approval.opened_until, moment
         approval.extensions = extensions.joined(approval, document)
         follows = policy.next_step(votes.demands(approval), approval.opened_until, at, moment)
@@ -68,7 +67,7 @@ def _read_deadline(
     """Return the new deadline in UTC. Raises InvalidInput naming `until`."""
     if approval.expires_at is None:
         raise InvalidInput("until", "is not for this request, which has no deadline")
-    if external_call.is_path(approval.path):
+    if approval.is_external:
         raise InvalidInput("until", "cannot change: the agent outside that asks set this deadline")
     if len(extensions.of_request(approval)) >= MAX_EXTENSIONS:
         raise InvalidInput("until", f"was extended {MAX_EXTENSIONS} times, which is the limit")

@@ -33,8 +33,9 @@ from runtime.core.documents import external_call
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values import json_values
 from runtime.core.values.ids import ROOT, call_id
-from runtime.core.values.json_values import Submitted, is_equal
-from runtime.core.values.limits import MAX_INPUT, MAX_REPORTED, escape_text, size_of
+from runtime.core.values.json_values import Submitted, is_equal, size_of
+from runtime.core.values.limits import MAX_INPUT, MAX_REPORTED
+from runtime.core.values.texts import escape_text
 from runtime.errors import BusinessKeyConflict, Forbidden, InvalidInput, NoSuchRun, RunEnded
 from runtime.models import Run
 from runtime.ports import wiring

@@ -27,6 +27,7 @@ from approvals.people import instances
 from approvals.requests import snapshot
 from approvals.rules.judge import without_policy
 from approvals.signed import audit
+from runtime.core.documents import external_call
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.verdicts import FRAME_GATES
 from runtime.models import Run
@@ -100,6 +101,7 @@ def build(
             last = audit.Last(seq=entry.seq, hash=entry.hash)
     # An allowance may have approved the call already.
     is_decided = approvals[0].status != Approval.Status.PENDING
+    is_external = approvals[0].path[0] == external_call.AGENT
     rows = [{name: getattr(approval, name) for name in _COLUMNS} for approval in approvals]
     return (
         *record_uses(approvals),
@@ -112,7 +114,7 @@ def build(
             sorted({text for review in snapshots for text in snapshot.schema_texts(review)})
         ),
         *audit.appended(entries),
-        *(messages.build_wake(approvals[0].path, None) if is_decided else ()),
+        *([messages.build_wake(None)] if is_decided and is_external else ()),
     )
 
 

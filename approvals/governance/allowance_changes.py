@@ -25,8 +25,7 @@ from approvals.rights.principals import Principal, Scope
 from approvals.rights.second_admin import SecondAdmin
 from approvals.rules import allowance_terms
 from approvals.rules import allowance_terms as matching
-from approvals.rules.policy import demands_of
-from approvals.rules.roles import risks_decided_by
+from approvals.rules.policy import demands_of, risks_decided_by
 from approvals.signed.audit import log_change, log_refusal
 from runtime.control.user_actions import validate_reason
 from runtime.core.values.errors import NotJson

@@ -16,13 +16,14 @@ from uuid import UUID
 from approvals import clock
 from approvals.errors import AllowanceBroken
 from approvals.governance import allowances, policies
-from approvals.models import Approval, approval_rows
+from approvals.models import Approval
 from approvals.reads import usual
 from approvals.requests import snapshot, verification
 from approvals.rights import approval_rights, principals
 from approvals.rules import allowance_terms as coverage
 from approvals.rules.policy import Demands
 from approvals.rules.unusual_values import find_unusual_values
+from approvals.signed import rows
 from runtime.core.run.continuation import merge_people
 from runtime.core.run.events import AllowanceUse
 from runtime.core.values.enums import Risk
@@ -76,7 +77,7 @@ def allow(call: approvals.ReviewSnapshot, uses: Mapping[UUID, int]) -> approvals
             connection, _CALL_STATE, {"run": call.run, "frame": call.frame, "call": call.call}
         )
         assert row is not None  # a SELECT without FROM has one row
-        at, origin, used = clock.to_utc(row[0]), approval_rows.texts(row[1]), row[2]
+        at, origin, used = clock.to_utc(row[0]), rows.texts(row[1]), row[2]
     if used:
         return None
     # The policy is read on a connection of its own.

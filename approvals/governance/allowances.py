@@ -11,7 +11,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from approvals.errors import AllowanceBroken
-from approvals.models import AllowanceAct, approval_rows
+from approvals.models import AllowanceAct
 from approvals.rules import allowance_terms as stored_terms
 from approvals.rules.allowance_terms import Terms
 from approvals.signed import rows as signed_rows
@@ -26,7 +26,7 @@ MAX_LISTED = 200
 
 # The acts before the uses: a forged use makes the sequence skip a number, which verification detects.
 _ACTS = f"""
-    SELECT {", ".join(approval_rows.names_of(AllowanceAct))} FROM approvals_allowanceact
+    SELECT {", ".join(signed_rows.names_of(AllowanceAct))} FROM approvals_allowanceact
     WHERE allowance = ANY(%(ids)s) AND act <> 'used' ORDER BY allowance, seq
 """
 _USES = """

@@ -26,8 +26,15 @@ from approvals.rights.second_admin import SecondAdmin, may_administer
 from approvals.rules import judge as evaluation
 from approvals.rules import policy_text
 from approvals.rules.judge import Facts, Judgement
-from approvals.rules.policy import Demands, OnExpiry, Policy, Rule, demands_of
-from approvals.rules.roles import DECIDING, POLICY_VERSION
+from approvals.rules.policy import (
+    DECIDING,
+    POLICY_VERSION,
+    Demands,
+    OnExpiry,
+    Policy,
+    Rule,
+    demands_of,
+)
 from approvals.signed.audit import log_change
 from approvals.signed.rows import SignedLog
 from runtime.core.values.enums import Risk

@@ -17,7 +17,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from approvals import clock
-from approvals.models import Approval, VersionDecision, VersionWithdrawal, approval_rows
+from approvals.models import Approval, VersionDecision, VersionWithdrawal
 from approvals.rights import approval_rights, principals
 from approvals.rules.policy_text import MAX_UNDO
 from approvals.signed import rows as signed_rows
@@ -294,7 +294,7 @@ def decider(
         principal = principals.from_rights(
             Actor(person=row.by), rights, clock.to_utc(at), past=True
         )
-        people = merge_people(origin, approval_rows.texts(steered))
+        people = merge_people(origin, signed_rows.texts(steered))
         if refusal(principal, requester=requester, origin=people) is None:
             return row.by
     return None

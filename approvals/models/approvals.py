@@ -7,6 +7,7 @@ from uuid import uuid4
 from django.db import models
 
 from approvals.models.signed import SignedRow
+from runtime.core.documents import external_call
 from runtime.core.values.enums import GateKind, Risk
 from runtime.keyring import purposes
 from runtime.models import Run
@@ -285,6 +286,11 @@ class Approval(models.Model):
     def is_limit(self) -> bool:
         """Whether a frame has used up a limit."""
         return self.kind == GateKind.LIMIT
+
+    @property
+    def is_external(self) -> bool:
+        """Whether it is about a call that an instance outside makes."""
+        return bool(self.path == [external_call.AGENT, external_call.TOOL])
 
 
 class ApprovalOutcome(models.Model):

@@ -34,7 +34,7 @@ from approvals.outbox.messages import MessageKind
 from approvals.requests import verification
 from approvals.rights import approval_rights, principals
 from runtime.core.values.enums import RISKS, Risk
-from runtime.core.values.limits import plain
+from runtime.core.values.texts import plain
 from runtime.keyring import sealing
 from runtime.models import Run
 from runtime.ports import wiring

@@ -19,8 +19,7 @@ from approvals.outbox.messages import AttemptResult
 from approvals.requests import snapshot, verification
 from runtime.core.values import json_schema
 from runtime.core.values.enums import Risk
-from runtime.core.values.limits import plain
-from runtime.core.values.texts import write_on_one_line
+from runtime.core.values.texts import plain, write_on_one_line
 from runtime.keyring import sealing
 from runtime.models import Run
 

@@ -28,7 +28,7 @@ from approvals.outbox.messages import AttemptResult, MessageKind
 from approvals.people import sign_in
 from approvals.reads import approval_views
 from approvals.reads.approval_views import ApprovalView
-from approvals.rules.roles import UNDOABLE
+from approvals.rules.policy import UNDOABLE
 from runtime.control.edit import is_previewed
 from runtime.core.values import json_schema
 from runtime.core.values.limits import MAX_REASON

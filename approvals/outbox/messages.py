@@ -9,7 +9,7 @@ at a time, because a lane has fewer than there are.
 
 import logging
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -23,8 +23,7 @@ from django.db.models.functions import Now
 
 from approvals import clock
 from approvals.models import OutboxMessage
-from runtime.core.documents import external_call
-from runtime.core.values.limits import escape_text
+from runtime.core.values.texts import escape_text
 from runtime.ports.approvals import StatementPart
 from runtime.store import failpoints
 
@@ -115,15 +114,12 @@ def wake(*, subject: str) -> None:
     _waiting(subject=subject, body=None).update(next_at=Now())
 
 
-def build_wake(path: Sequence[str], at: datetime | None) -> tuple[StatementPart, ...]:
-    """Build the part of a run's statement that tells the agent outside whose call has this path; none for other calls.
+def build_wake(at: datetime | None) -> StatementPart:
+    """Build the part of a run's statement that has the messages about the run composed at this time, None for at once.
 
-    Its messages are composed at this time, None for at once. The part may wait for the statement with which a sender
-    looks at the same message.
+    The part may wait for the statement with which a sender looks at the same message.
     """
-    if path[0] != external_call.AGENT:
-        return ()
-    return (StatementPart(name="woken", sql=_WAKE, parameters={"woken_at": at}),)
+    return StatementPart(name="woken", sql=_WAKE, parameters={"woken_at": at})
 
 
 def move(*, destination: str) -> None:

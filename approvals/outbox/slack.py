@@ -18,7 +18,7 @@ from approvals import clock
 from approvals.models import SlackRequest
 from approvals.outbox import webhook
 from approvals.rules.identity_providers import SlackApp
-from runtime.core.values.limits import plain
+from runtime.core.values.texts import plain
 
 FRESH_SECONDS = 300  # of a request, by its signed time
 USES_KEPT = timedelta(minutes=15)  # longer than a request or a link counts

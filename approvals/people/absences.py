@@ -15,7 +15,7 @@ from approvals import clock
 from approvals.models import Absence, Approval
 from approvals.rights import approval_rights, principals
 from approvals.rights.principals import Scope
-from approvals.rules import roles
+from approvals.rules import policy
 from approvals.signed import audit
 from approvals.signed import rows as signed_rows
 from approvals.signed.rows import SignedActs
@@ -59,7 +59,7 @@ def announce(*, deputy: object, starts: datetime, ends: datetime, actor: Actor) 
         if Scope.APPROVALS_DECIDE not in principal.scopes:
             scope = Scope.APPROVALS_DECIDE
             raise Forbidden("scope", f"This token does not have the scope {scope}.")
-        if not roles.risks_decided_by(principal.groups):
+        if not policy.risks_decided_by(principal.groups):
             problem = f"{actor.person} decides nothing that a deputy could decide."
             raise Forbidden("not_eligible", problem)
         now = clock.now()
@@ -159,7 +159,7 @@ def _deputy(deputy: object, person: str, starts: datetime, ends: datetime) -> st
     if deputy == person:
         raise InvalidInput("deputy", "must be another person")
     principal = principals.principal_of(Actor(person=deputy))
-    if principal is None or not roles.risks_decided_by(principal.groups):
+    if principal is None or not policy.risks_decided_by(principal.groups):
         raise InvalidInput("deputy", "must be a person who may decide themselves")
     theirs = _ACTS.newest(username=deputy)
     is_away = theirs is not None and theirs.act == Absence.AbsenceChange.SET

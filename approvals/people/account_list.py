@@ -13,7 +13,7 @@ from approvals.models import Approval, Assignment, Token
 from approvals.people import accounts
 from approvals.rights import assignments
 from approvals.rights.principals import Scope
-from approvals.rules.roles import DECIDING, Group, is_named
+from approvals.rules.policy import DECIDING, Group, is_named
 from approvals.signed import rows as signed_rows
 from runtime.errors import InvalidInput
 from runtime.reads.filters import terms

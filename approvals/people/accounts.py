@@ -26,7 +26,7 @@ from approvals.errors import LastAdmin, NotConfirmable, UnknownPerson
 from approvals.models import ApprovalClaim, Assignment, Handover, PasswordLink
 from approvals.people import directories, tokens
 from approvals.rights import assignments, principals
-from approvals.rules.roles import Group, is_named
+from approvals.rules.policy import Group, is_named
 from approvals.signed.audit import log_change
 from runtime.errors import InvalidInput
 

@@ -38,7 +38,7 @@ from approvals.signed import rows as signed_rows
 from approvals.signed.audit import log_change
 from runtime.core.documents import external_call
 from runtime.core.run.continuation import RunStatus
-from runtime.core.values.limits import escape_text
+from runtime.core.values.texts import escape_text
 from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import sealing
 from runtime.models import Run

@@ -23,7 +23,7 @@ from approvals.people.directories import PeopleDirectory
 from approvals.rights import assignments
 from approvals.rights.second_admin import ALONE, SecondAdmin
 from approvals.rules.identity_providers import IdentityProvider
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from approvals.signed.audit import log_change
 from approvals.signed.rows import SignedLog
 from runtime.core.values.json_values import is_text

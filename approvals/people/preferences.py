@@ -1,19 +1,28 @@
-"""What people choose for themselves: zone and clock of the times they read, and views that they saved."""
+"""What people choose for themselves: zone and clock of the times they read, and views that they saved.
+
+A reader who chose no zone has the one that the browser's script says in a cookie.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from uuid import UUID
 from zoneinfo import ZoneInfo, available_timezones
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.http import HttpRequest
 
 from approvals.models import SavedView, TimePreference
+from approvals.reads.filters import midnight
 from runtime.errors import InvalidInput
 
 CLOCKS = ("24", "12")  # hours
 MAX_VIEWS = 20  # for each person
 MAX_NAME = 40
+MAX_ZONE_NAME = 64
+COOKIE = "signoff_zone"  # in which the browser's script says its zone
+CHOSEN = "reader_time"  # in the session: zone and clock
 INBOX = "inbox"
 RUNS = "runs"
 
@@ -55,9 +64,47 @@ def zones() -> list[str]:
 def zone_of(name: str) -> ZoneInfo | None:
     """Return the zone of this name, None if the system does not have it, or not any more."""
     try:
-        return ZoneInfo(name) if name else None
+        return ZoneInfo(name) if 0 < len(name) <= MAX_ZONE_NAME else None
     except (ValueError, OSError, KeyError):  # or a path that leads elsewhere
         return None
+
+
+def read_reader_zone(request: HttpRequest) -> tzinfo:
+    """Return the zone that the reader chose, else that of the browser; UTC without scripts."""
+    return zone_of(read_choice(request).zone) or read_browser_zone(request)
+
+
+def read_browser_zone(request: HttpRequest) -> tzinfo:
+    """Return the zone of the browser; UTC without scripts."""
+    return zone_of(request.COOKIES.get(COOKIE, "")) or UTC
+
+
+def read_choice(request: HttpRequest) -> ReaderTime:
+    """Return the reader's choice, which the session remembers from the login."""
+    user = getattr(request, "user", None)  # missing if an earlier middleware refused the request
+    stored = request.session.get(CHOSEN) if user is not None and user.is_authenticated else None
+    return ReaderTime(zone=stored[0], clock=stored[1]) if stored else ReaderTime()
+
+
+def remember(request: HttpRequest, choice: ReaderTime) -> None:
+    """Keep the reader's choice in the session."""
+    request.session[CHOSEN] = [choice.zone, choice.clock]
+
+
+def find_zone(name: str, field: str) -> tzinfo:
+    """Return the zone of this IANA name. Raises InvalidInput naming `field`."""
+    zone = zone_of(name)
+    if zone is None:
+        raise InvalidInput(field, "must be a time zone as Europe/Berlin")
+    return zone
+
+
+def parse_day(text: object, field: str, of: tzinfo, *, after: int = 0) -> datetime:
+    """Return the start of this day, or of the one `after` it. Raises InvalidInput naming `field`."""
+    try:
+        return midnight(date.fromisoformat(str(text)) + timedelta(days=after), of)
+    except (ValueError, OverflowError):
+        raise InvalidInput(field, "must be a date such as 2026-11-24") from None
 
 
 def views_of(username: str, page: str = INBOX) -> list[SavedView]:

@@ -16,10 +16,11 @@ from django.db import connection
 from django.db.models import F, Value
 from django.db.models.functions import Concat
 
-from approvals.models import Approval, ApprovalUse, Comment, Handover, approval_rows
+from approvals.models import Approval, ApprovalUse, Comment, Handover
 from approvals.reads import review_times
 from approvals.requests import snapshot, verification
 from approvals.signed import audit, extensions, statements, votes
+from approvals.signed import rows as signed_rows
 from approvals.signed.audit import UNDONE
 from runtime.core.run.events import GateDecided
 from runtime.core.values.enums import Decision, Verdict
@@ -141,7 +142,7 @@ class _Reader:
     ) -> VerifiedEvidence:
         for row in self._rows["approvals_approval"]:
             self.subject = audit.subject_of(row["id"])
-            approval = approval_rows.from_json(row)
+            approval = signed_rows.approval_from_json(row)
             if approval.run_id != self._run or approval.gate in self._approvals:
                 raise NotConfirmed("it belongs to another run, or its gate has two requests")
             self._approvals[approval.gate] = approval

@@ -16,11 +16,11 @@ from uuid import UUID
 from approvals import clock
 from approvals.decisions import votes as votes_of_people
 from approvals.governance import allowance_uses, policies
-from approvals.models import Approval, approval_rows
+from approvals.models import Approval
 from approvals.requests import snapshot, verification
 from approvals.rights import approval_rights, principals
 from approvals.rules import policy
-from approvals.signed import audit, statements, votes
+from approvals.signed import audit, rows, statements, votes
 from approvals.signed.statements import Statement
 from runtime.core.values.enums import RISKS, Decision, Risk
 from runtime.core.values.verdicts import BEFORE_CALL, VERDICTS
@@ -32,7 +32,7 @@ from runtime.store.tables import used_approvals
 _QUERY = f"""
     SELECT (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),
-        clock_timestamp(), {{held}}, {{votes}}, {approval_rows.COLUMNS}
+        clock_timestamp(), {{held}}, {{votes}}, {rows.APPROVAL_COLUMNS}
     FROM approvals_approval r WHERE r.gate = %(gate)s
 """
 _REQUEST = _QUERY.format(held="NULL", votes=votes.sql())
@@ -123,7 +123,7 @@ def _read(statement: str, gate: UUID) -> _StoredApproval:
     if row is None:
         raise NotConfirmed("the gate has no request")
     undone, at, credentials, cast = row[:4]
-    approval = approval_rows.read(row[4:])
+    approval = rows.read_approval(row[4:])
     return _StoredApproval(
         approval=approval, undone=undone, at=clock.to_utc(at), credentials=credentials, votes=cast
     )

@@ -14,13 +14,13 @@ from django.db.models import Q
 from django.utils import timezone
 
 from approvals.errors import NotFound, TamperedWith
-from approvals.models import Approval, approval_rows
+from approvals.models import Approval
 from approvals.requests import confirmation, snapshot, verification
 from approvals.rights import approval_rights as request_rules
 from approvals.rights import principals
 from approvals.rules import policy
 from approvals.signed import extensions, statements
-from runtime.core.documents import external_call
+from approvals.signed import rows as signed_rows
 from runtime.core.run.continuation import merge_people
 from runtime.core.run.events import GateExtended
 from runtime.core.values.enums import GateKind
@@ -35,7 +35,7 @@ ANY = "any"  # of every kind
 STATUSES = tuple(Approval.Status.values)
 
 # The columns that a view has: all but those that only verify others, or that only lists use.
-COLUMNS = tuple(name for name in approval_rows.names_of(Approval) if name not in Approval.INTERNAL)
+COLUMNS = tuple(name for name in signed_rows.names_of(Approval) if name not in Approval.INTERNAL)
 
 LIMIT = 50
 MAX_LIMIT = 200
@@ -115,7 +115,7 @@ class ApprovalView:
     @property
     def origin(self) -> tuple[str, ...]:
         """The people in the run's origin, with the requester: they cannot decide."""
-        lists = (approval_rows.texts(names) for names in (self.stored.origin, self.stored.excluded))
+        lists = (signed_rows.texts(names) for names in (self.stored.origin, self.stored.excluded))
         return merge_people([self.stored.requester], *lists)
 
     @property
@@ -144,7 +144,7 @@ class ApprovalView:
         if not self.is_pending or self.stored.expires_at is None or self.tampered:
             return False
         is_admin = self.reader is not None and self.reader.has(principals.Scope.ADMIN)
-        return (is_admin or self.denial is None) and not external_call.is_path(self.stored.path)
+        return (is_admin or self.denial is None) and not self.stored.is_external
 
     @cached_property
     def extensions(self) -> tuple[GateExtended, ...]:
@@ -210,7 +210,7 @@ class ApprovalView:
         """The warnings of the tool's preview of the call."""
         preview = self._in_preview("shown")
         return (
-            tuple(approval_rows.texts(preview.get("warnings"))) if isinstance(preview, dict) else ()
+            tuple(signed_rows.texts(preview.get("warnings"))) if isinstance(preview, dict) else ()
         )
 
     @property
@@ -269,7 +269,7 @@ def _parse(text: str | None) -> Any:
 
 
 def _read_names(names: object) -> tuple[str, ...]:
-    return tuple(approval_rows.texts(names))
+    return tuple(signed_rows.texts(names))
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
@@ -359,14 +359,6 @@ def approval(approval_id: UUID, *, actor: Actor) -> ApprovalView:
 def approval_for(approval_id: UUID, principal: principals.Principal | None) -> ApprovalView:
     """Return one approval to a reader with these rights. Raises NotFound as `approval`."""
     return to_view(readable(approval_id, principal), principal)
-
-
-def kind_of(approval_id: UUID) -> str:
-    """Return the kind of a request, for a caller that checks the rights next. Raises NotFound."""
-    kind = Approval.objects.filter(pk=approval_id).values_list("kind", flat=True).first()
-    if kind is None:
-        raise NotFound
-    return kind
 
 
 def several(ids: Collection[UUID], *, actor: Actor) -> tuple[ApprovalView, ...]:

@@ -13,8 +13,7 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.rights import approval_rights, principals
 from approvals.rights.principals import Principal
 from approvals.rules import policy, tally
-from approvals.rules.policy import GROUP, PERSON, Policy, Stage, demands_of, keys_of
-from approvals.rules.roles import DECIDING
+from approvals.rules.policy import DECIDING, GROUP, PERSON, Policy, Stage, demands_of, keys_of
 from runtime.ports.access import Actor
 from runtime.store import pool
 

@@ -15,7 +15,7 @@ from approvals.errors import UnknownInstance
 from approvals.models import Approval, ApprovalUse, Instance, Token
 from approvals.reads.approval_views import ApprovalView
 from approvals.rights.principals import Scope
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from approvals.signed import rows as signed_rows
 from runtime.core.documents import external_call
 from runtime.core.values.errors import NotJson
@@ -113,7 +113,7 @@ class ExternalClaim:
 
 def claim_of(approval: ApprovalView) -> ExternalClaim | None:
     """Return what the instance says. None for other requests, and once the input of the run is removed."""
-    if approval.tampered or approval.removed_at or not external_call.is_path(approval.path):
+    if approval.tampered or approval.removed_at or not approval.is_external:
         return None
     rows = Run.objects.filter(pk=approval.run, removed_at=None, archived_at=None)
     text = rows.values_list("input", flat=True).first()

@@ -23,7 +23,7 @@ from approvals.reads import approval_views, filters
 from approvals.requests import argument_changes, verification
 from approvals.rights import approval_rights as request_rules
 from approvals.rights.principals import Principal, Scope
-from approvals.rules import roles
+from approvals.rules import policy
 from approvals.signed import extensions, statements, votes
 from runtime.core.documents import external_call
 from runtime.core.values.verdicts import IN_HISTORY, VERDICTS
@@ -209,7 +209,7 @@ def _position(approval: Approval) -> _Position:
 def _walks(principal: Principal | None, criteria: filters.DecisionFilter) -> tuple[_Walk, ...]:
     """Choose the index to walk. Two hold the agents: that of the run, and the one that proposed the call."""
     if principal is not None and not (
-        principal.has(Scope.ADMIN) or roles.risks_decided_by(principal.groups)
+        principal.has(Scope.ADMIN) or policy.risks_decided_by(principal.groups)
     ):
         return (_Walk(condition=Q(requester=principal.person), filter=_is_person(criteria.person)),)
     if criteria.outcome:

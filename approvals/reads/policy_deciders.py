@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 from approvals.reads import deciders
 from approvals.rules import policy_sentences, tally
-from approvals.rules.policy import MAX_QUORUM, PERSON, Demands, Policy, Rule, Stage
+from approvals.rules.policy import DECIDING, MAX_QUORUM, PERSON, Demands, Policy, Rule, Stage
 from approvals.rules.policy_text import MAX_STAGES
-from approvals.rules.roles import DECIDING
 from runtime.ports import wiring
 
 MOST = MAX_QUORUM * MAX_STAGES  # people that a rule can need

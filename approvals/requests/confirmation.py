@@ -11,7 +11,7 @@ from typing import Any, Final
 from unicodedata import normalize
 
 from approvals.models import Approval
-from approvals.rules import roles
+from approvals.rules import policy
 from runtime.core.values.verdicts import STARTING_GATES
 from runtime.keyring import sealing
 
@@ -28,7 +28,7 @@ def required(approval: Approval, edited: Any = None) -> str | None:
 
     `edited` are the arguments of an approval with changes.
     """
-    if approval.kind not in STARTING_GATES or approval.risk in roles.UNDOABLE:
+    if approval.kind not in STARTING_GATES or approval.risk in policy.UNDOABLE:
         return None
     try:
         args = sealing.redacted_args(approval.tool, json.loads(approval.args))

@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
-from approvals.models import Approval, ToolSchema, approval_rows
-from approvals.rules import policy, roles
+from approvals.models import Approval, ToolSchema
+from approvals.rules import policy
 from approvals.signed import extensions
+from approvals.signed import rows as signed_rows
 from runtime.core.values import json_schema
 from runtime.core.values.enums import EffectClass
 from runtime.core.values.errors import NotJson
@@ -25,7 +26,7 @@ from runtime.core.values.json_values import sha256_of
 from runtime.core.values.limits import MAX_REPORTED
 from runtime.core.values.verdicts import BEFORE_CALL
 from runtime.errors import InvalidInput, require_json_input
-from runtime.keyring import macs, purposes, sealing
+from runtime.keyring import purposes, sealing, signatures
 from runtime.ports.approvals import NotConfirmed, ReviewSnapshot, StatementPart
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -47,7 +48,7 @@ ABSENT: Final = object()
 class Judged:
     """What the policy of this version says about a call: at least this risk, and its demands."""
 
-    version: str = roles.POLICY_VERSION
+    version: str = policy.POLICY_VERSION
     risk: str
     demands: policy.Demands | None = None
 
@@ -58,7 +59,7 @@ def row(
     """Build a pending request, asked at `at`, without writing it. `origin` lists the people in the run's origin."""
     judged = judged or Judged(risk=str(snapshot.risk))
     demands = judged.demands
-    approval = approval_rows.make(
+    approval = signed_rows.make_approval(
         id=by_time(at, secrets.randbits(RANDOM_BITS)),
         run_id=snapshot.run,
         gate=snapshot.gate,
@@ -101,7 +102,7 @@ def row(
     if follows is not None:
         approval.next_step, approval.next_at = follows.step, follows.at
     approval.approval_digest = approval_digest(approval)
-    seal = macs.seal(purposes.REQUESTS, approval.approval_digest, short=True)
+    seal = signatures.seal(purposes.REQUESTS, approval.approval_digest, short=True)
     approval.seal, approval.seal_key_id = seal.mac, seal.key_id
     return approval
 
@@ -120,8 +121,8 @@ def check_seal(approval: Approval) -> None:
     An attacker with write access can change a request and recompute its digests before a reviewer sees it. Only the
     MAC detects a changed sentence, risk, requester, deadline or time.
     """
-    seal = macs.Seal(mac=approval.seal, key_id=approval.seal_key_id)
-    if not macs.verify(purposes.REQUESTS, seal, approval.approval_digest, short=True):
+    seal = signatures.Seal(mac=approval.seal, key_id=approval.seal_key_id)
+    if not signatures.verify(purposes.REQUESTS, seal, approval.approval_digest, short=True):
         raise NotConfirmed("the stored request differs from the sealed one")
     if approval.first_expires_at is not None:
         extensions.check(approval)

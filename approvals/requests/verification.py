@@ -12,12 +12,12 @@ import json
 from datetime import UTC
 from typing import Any
 
-from approvals.models import Approval, approval_rows
+from approvals.models import Approval
 from approvals.requests import snapshot
 from approvals.rules import allowance_terms as coverage
 from approvals.rules.allowance_terms import Action
 from approvals.rules.policy import Demands, OnExpiry
-from approvals.signed import statements, votes
+from approvals.signed import rows, statements, votes
 from runtime.core.values.enums import Decision, Verdict
 from runtime.core.values.json_values import sha256_of
 from runtime.core.values.verdicts import VERDICTS
@@ -42,8 +42,8 @@ def fault(approval: Approval) -> str | None:
             snapshot.text_of(approval.result_schema or "")
         snapshot.check_seal(approval)
         # Lists are filtered by `excluded`, which the seal does not cover.
-        missing = {*approval_rows.texts(approval.origin)}
-        missing -= {*approval_rows.texts(approval.excluded)}
+        missing = {*rows.texts(approval.origin)}
+        missing -= {*rows.texts(approval.excluded)}
         if missing:
             raise NotConfirmed(
                 f"{', '.join(sorted(missing))} could decide, although the run's origin includes them"

@@ -15,9 +15,10 @@ from uuid import UUID
 from django.db.models import BooleanField, F, Func, Q, QuerySet
 from django.utils import timezone
 
-from approvals.models import Approval, approval_rows
+from approvals.models import Approval
 from approvals.rights.principals import Principal, Scope
-from approvals.rules import policy, roles
+from approvals.rules import policy
+from approvals.signed import rows as signed_rows
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.enums import Risk
 from runtime.core.values.verdicts import BEFORE_CALL
@@ -75,7 +76,7 @@ def _reviews(principal: Principal, approval: Approval) -> bool:
     """Tell what `for_decider` tells in SQL."""
     return _decides_risk(principal, approval) and (
         approval.readers is None
-        or principal.person in (approval.decided_by, *approval_rows.texts(approval.voted))
+        or principal.person in (approval.decided_by, *signed_rows.texts(approval.voted))
         or _is_named(principal, approval)
         or any(
             _is_named(absent, approval) and _decides_risk(absent, approval)
@@ -93,13 +94,13 @@ def sees_held(principal: Principal | None, approval: Approval) -> bool:
         return False
     people = {
         approval.requester,
-        *approval_rows.texts(approval.origin),
-        *approval_rows.texts(approval.excluded),
+        *signed_rows.texts(approval.origin),
+        *signed_rows.texts(approval.excluded),
     }
     bound = any(bond.binds(people) for bond in principal.bonds)
     if bound or not people.isdisjoint({principal.person, *principal.can_be}):
         return False
-    return approval.risk in roles.risks_decided_by(principal.groups) and _reviews(
+    return approval.risk in policy.risks_decided_by(principal.groups) and _reviews(
         principal, approval
     )
 
@@ -139,7 +140,7 @@ def of_decided_risk(principal: Principal) -> Q:
     For every reviewer it includes requests with an unknown risk: such a row was tampered with, and a reviewer must see
     it. A decision on it is refused.
     """
-    decided = roles.risks_decided_by(principal.groups)
+    decided = policy.risks_decided_by(principal.groups)
     if not decided:
         return Q(pk__in=[])
     return ~Q(risk__in=_RISKS - decided)
@@ -161,11 +162,11 @@ def denial(
     if Scope.APPROVALS_DECIDE not in principal.scopes:
         return Forbidden("scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}.")
     people = {
-        *approval_rows.texts(approval.origin),
-        *approval_rows.texts(approval.excluded),
+        *signed_rows.texts(approval.origin),
+        *signed_rows.texts(approval.excluded),
         *origin,
     }
-    code = roles.may_decide(
+    code = policy.may_decide(
         requester=approval.requester,
         origin=people,
         person=principal.person,
@@ -289,12 +290,12 @@ def _not_named(principal: Principal, approval: Approval, at: datetime) -> Forbid
 
 def _decides_risk(principal: Principal, approval: Approval) -> bool:
     """Tell what `of_decided_risk` tells in SQL."""
-    decided = roles.risks_decided_by(principal.groups)
+    decided = policy.risks_decided_by(principal.groups)
     return bool(decided) and approval.risk not in _RISKS - decided
 
 
 def _is_named(principal: Principal, approval: Approval) -> bool:
-    return not set(_keys(principal)).isdisjoint(approval_rows.texts(approval.readers))
+    return not set(_keys(principal)).isdisjoint(signed_rows.texts(approval.readers))
 
 
 def _keys(principal: Principal) -> list[str]:

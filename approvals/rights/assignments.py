@@ -20,7 +20,7 @@ from django.contrib.auth.models import User
 
 from approvals import clock
 from approvals.models import Assignment
-from approvals.rules.roles import DECIDING, Group, is_named
+from approvals.rules.policy import DECIDING, Group, is_named
 from approvals.signed import rows as signed_rows
 from approvals.signed.rows import SignedActs
 

@@ -14,9 +14,9 @@ from typing import Final, TypeVar
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 
-from approvals.models import Absence, Assignment, Token, approval_rows
+from approvals.models import Absence, Assignment, Token
 from approvals.rights import assignments
-from approvals.rules import roles
+from approvals.rules import policy
 from approvals.signed import rows as signed_rows
 from runtime.ports.access import Actor
 from runtime.store import pool
@@ -43,9 +43,9 @@ _EVERYONE = frozenset(
     {Scope.RUNS_READ, Scope.RUNS_CANCEL, Scope.RUNS_CONTROL, Scope.APPROVALS_READ}
 )
 _RIGHTS: Mapping[str, frozenset[Scope]] = {
-    roles.Group.REQUESTERS: frozenset({Scope.RUNS_START}),
-    roles.Group.REVIEWERS: frozenset({Scope.APPROVALS_DECIDE}),
-    roles.Group.ADMINS: frozenset(
+    policy.Group.REQUESTERS: frozenset({Scope.RUNS_START}),
+    policy.Group.REVIEWERS: frozenset({Scope.APPROVALS_DECIDE}),
+    policy.Group.ADMINS: frozenset(
         {Scope.ADMIN, Scope.RUNS_START, Scope.EVENTS_SEND, Scope.INSTANCES_MANAGE}
     ),
 }
@@ -168,9 +168,9 @@ def _given_sql(person: str, token: str, away: str) -> str:
 
 
 _FIRST = datetime.min.replace(tzinfo=UTC)
-_ASSIGNMENT_NAMES = approval_rows.names_of(Assignment)
-_ABSENCE_NAMES = approval_rows.names_of(Absence)
-_TOKEN_NAMES = tuple(name for name in approval_rows.names_of(Token) if name != "last_used_at")
+_ASSIGNMENT_NAMES = signed_rows.names_of(Assignment)
+_ABSENCE_NAMES = signed_rows.names_of(Absence)
+_TOKEN_NAMES = tuple(name for name in signed_rows.names_of(Token) if name != "last_used_at")
 _ASSIGNMENT = ", ".join(f"a.{name}" for name in _ASSIGNMENT_NAMES)
 _ABSENCE = ", ".join(f"ab.{name}" for name in _ABSENCE_NAMES)
 _TOKEN = ", ".join(f"t.{name}" for name in _TOKEN_NAMES)
@@ -229,8 +229,8 @@ def from_rights(
     if not past:
         rights = _with_password(rights, password)
     rights = {right: row for right, row in rights.items() if not _cools(right, row, now)}
-    memberships = [row for right, row in rights.items() if roles.is_named(right)]
-    deciding = [row for right, row in rights.items() if right in roles.DECIDING]
+    memberships = [row for right, row in rights.items() if policy.is_named(right)]
+    deciding = [row for right, row in rights.items() if right in policy.DECIDING]
     if deciding and password is not None and not past:
         deciding.append(password)
     stand_ins = _stand_ins(actor.person, away, now, past=past)
@@ -250,7 +250,7 @@ def from_rights(
 def _cools(right: str, row: Assignment, now: datetime) -> bool:
     """Tell whether the membership of a named group does not count yet. A right to decide is reported instead."""
     until = assignments.cools_until(row)
-    return roles.is_named(right) and until is not None and until > now
+    return policy.is_named(right) and until is not None and until > now
 
 
 def _stand_ins(
@@ -297,7 +297,7 @@ def _with_password(
     if password is None:
         return {}
     if assignments.is_pending(password):
-        return {right: row for right, row in rights.items() if right != roles.Group.ADMINS}
+        return {right: row for right, row in rights.items() if right != policy.Group.ADMINS}
     return rights
 
 

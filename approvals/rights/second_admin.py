@@ -12,7 +12,7 @@ from typing import Final
 from django.contrib.auth.models import User
 
 from approvals.rights import assignments, principals
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.ports.access import Actor
 
 ALONE: Final = timedelta(hours=24)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from approvals.rules import roles
+from approvals.rules import policy
 from approvals.rules.policy import MAX_QUORUM, Demands, OnExpiry, Policy, Rule, Stage
 from runtime.core.values import expressions
 from runtime.core.values.enums import RISKS, Risk
@@ -96,7 +96,7 @@ def judge(of: Policy, facts: Facts) -> Judgement:
             return _applied(
                 strictest_rule(of), facts, f"the condition of {rule.name} failed: {exc}"
             )
-    gated = roles.requires_approval(gated=facts.gated, risk=facts.risk)
+    gated = policy.requires_approval(gated=facts.gated, risk=facts.risk)
     return Judgement(approval=gated, risk=facts.risk)
 
 
@@ -135,7 +135,7 @@ def strictest_rule(of: Policy) -> Rule:
 def _applied(rule: Rule, facts: Facts, failed: str = "") -> Judgement:
     risk = facts.risk if rule.risk is None else max(facts.risk, rule.risk, key=RISKS.index)
     return Judgement(
-        approval=rule.approval or roles.requires_approval(gated=facts.gated, risk=risk),
+        approval=rule.approval or policy.requires_approval(gated=facts.gated, risk=risk),
         risk=risk,
         demands=Demands(
             rule=rule.name,

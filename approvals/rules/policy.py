@@ -1,5 +1,7 @@
 """The data of a policy: an ordered list of rules, and what a rule demands of an approval, also later. Pure.
 
+The default policy stands here too: which calls wait for a person, and which group may decide which risk.
+
 All times of an escalation follow from the demands and the deadline with which the approval opened, and its digest
 covers both.
 So no process has to escalate for people to be able to decide, and a worker that verifies a vote finds the same people
@@ -11,11 +13,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from functools import lru_cache
+from typing import Any, Literal
 
-from approvals.rules import roles
 from runtime.core.values.enums import Risk
 
+POLICY_VERSION = "1"
 GROUP, PERSON = "group:", "person:"
 # Of Demands, if not set.
 _OMITTED = ("escalate", "on_expiry", "answer", "reviewer_may_write", "step_up")
@@ -24,6 +27,30 @@ ESCALATE = "escalate"
 STEP_UP_TIME = timedelta(minutes=5)  # how old the second factor of a decision may be
 _SKEW = timedelta(minutes=1)  # by which the clock of a provider may be ahead
 BEGINNING = datetime.min.replace(tzinfo=UTC)  # before every step
+
+
+class Group(StrEnum):
+    """The groups of people; one person may be in several."""
+
+    REQUESTERS = "requesters"  # start runs
+    REVIEWERS = "reviewers"  # decide about other people's runs
+    ADMINS = "admins"  # administer and read everything; do not decide
+
+
+DECIDERS: Mapping[str, frozenset[str]] = {
+    Risk.LOW: frozenset({Group.REVIEWERS}),
+    Risk.MEDIUM: frozenset({Group.REVIEWERS}),
+    Risk.HIGH: frozenset({Group.REVIEWERS}),
+}
+
+# The risks of calls whose decisions can be undone for some seconds.
+UNDOABLE = frozenset({Risk.LOW, Risk.MEDIUM})
+
+# The groups whose members decide anything at all.
+DECIDING = frozenset().union(*DECIDERS.values())
+
+# Rights of a person that are no group of a policy.
+_RIGHTS = frozenset({*Group, "password"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +68,7 @@ class Stage:
     def keys(self) -> tuple[str, ...]:
         """The eligible groups and people, as texts that `keys_of` a person may contain."""
         keys = (*(GROUP + name for name in self.groups), *(PERSON + name for name in self.people))
-        return keys or tuple(GROUP + name for name in sorted(roles.DECIDING))
+        return keys or tuple(GROUP + name for name in sorted(DECIDING))
 
     def admits(self, person: str, groups: Collection[str]) -> bool:
         """Tell whether this person is eligible. They also need the right to decide, see `policy.may_decide`."""
@@ -158,7 +185,7 @@ class Rule:
 class Policy:
     """A version of the rules. The first rule that matches a call applies; a call that none matches has the default."""
 
-    version: str = roles.POLICY_VERSION
+    version: str = POLICY_VERSION
     rules: tuple[Rule, ...] = ()
 
 
@@ -279,3 +306,48 @@ def next_step(
 
 def _merged(*names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for some in names for name in some))
+
+
+def is_named(right: str) -> bool:
+    """Tell whether a right is the membership of a group that exists to be named by rules, such as `finance`.
+
+    It counts in the stages that name the group, together with the right to decide.
+    """
+    return right not in _RIGHTS
+
+
+def requires_approval(*, gated: bool, risk: Risk) -> bool:
+    """Tell whether a call waits for a person. In this policy that is the tool's own setting, at any risk."""
+    return gated
+
+
+def may_decide(
+    *,
+    requester: str,
+    person: str,
+    groups: frozenset[str],
+    risk: str,
+    origin: Collection[str] = (),
+    bound: bool = False,
+    cooling: bool = False,
+) -> Literal["requester", "origin", "not_eligible", "given_by_origin", "cooling_off"] | None:
+    """Say why `person` may not decide; None if they may. No group is exempt from four eyes.
+
+    `origin` names the people in the run's origin, who cannot decide in it. `bound` says that one of them gave this
+    person the right, `cooling` that the cooling-off period of the right is not over.
+    """
+    if person == requester:
+        return "requester"
+    if person in origin:
+        return "origin"
+    if risk not in risks_decided_by(groups):
+        return "not_eligible"
+    if bound:
+        return "given_by_origin"
+    return "cooling_off" if cooling else None
+
+
+@lru_cache(256)
+def risks_decided_by(groups: frozenset[str]) -> frozenset[str]:
+    """Return the risks that a person in `groups` may decide. No group may decide an unknown risk."""
+    return frozenset(str(risk) for risk, deciders in DECIDERS.items() if deciders & groups)

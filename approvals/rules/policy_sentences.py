@@ -15,8 +15,7 @@ import yaml
 from yaml.nodes import MappingNode, SequenceNode
 
 from approvals.rules import plain_yaml, policy_text
-from approvals.rules.policy import Escalation, OnExpiry, Policy, Rule, Stage
-from approvals.rules.roles import DECIDING
+from approvals.rules.policy import DECIDING, Escalation, OnExpiry, Policy, Rule, Stage
 from runtime.core.values.enums import RISKS
 
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import yaml
 from yaml.nodes import MappingNode, Node, SequenceNode
 
-from approvals.rules import judge, plain_yaml, roles
+from approvals.rules import judge, plain_yaml, policy
 from approvals.rules.policy import MAX_QUORUM, Escalation, OnExpiry, Policy, Rule, Stage
 from runtime.core.values.enums import Risk
 from runtime.core.values.expressions import ExpressionError
@@ -70,7 +70,7 @@ def parse(text: str, version: str = "") -> Policy:
     if problems:
         raise problems[0]
     read_rules = tuple(rule for rule in rules if rule is not None)
-    return Policy(version=version or roles.POLICY_VERSION, rules=read_rules)
+    return Policy(version=version or policy.POLICY_VERSION, rules=read_rules)
 
 
 def read(text: str) -> tuple[tuple[Rule | None, ...], list[PolicyInvalid]]:
@@ -266,7 +266,7 @@ def _stage(fields: Mapping[str, _TextNode]) -> Stage:
 def _groups(fields: Mapping[str, _TextNode]) -> tuple[str, ...]:
     groups: tuple[str, ...] = _read(fields, "groups", _texts, default=())
     for group in groups:
-        if group not in roles.DECIDING and not roles.is_named(group):
+        if group not in policy.DECIDING and not policy.is_named(group):
             raise fields["groups"].wrong(f"{group} is not a group whose members may decide")
     return groups
 

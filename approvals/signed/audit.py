@@ -24,7 +24,7 @@ from approvals import clock
 from approvals.errors import BrokenChain
 from approvals.models import Approval, AuditEntry, AuditHead
 from runtime.core.values.json_values import sha256_of
-from runtime.keyring import macs, purposes
+from runtime.keyring import purposes, signatures
 from runtime.ports.access import Actor, Expression
 from runtime.ports.approvals import StatementPart
 
@@ -177,7 +177,7 @@ def following(
         subject=subject,
         detail=_DETAILS.encode(detail),
     )
-    seal = macs.seal(purposes.AUDIT, _digest(entry, last.hash), short=True)
+    seal = signatures.seal(purposes.AUDIT, _digest(entry, last.hash), short=True)
     entry.hash, entry.key_id = seal.mac, seal.key_id
     return entry
 
@@ -251,14 +251,14 @@ def verify(run: UUID) -> int:
         count += 1
         if entry.seq != count:
             raise BrokenChain(run, count, "is missing")
-        seal = macs.Seal(mac=entry.hash, key_id=entry.key_id)
-        if not macs.verify(purposes.AUDIT, seal, _digest(entry, previous), short=True):
+        seal = signatures.Seal(mac=entry.hash, key_id=entry.key_id)
+        if not signatures.verify(purposes.AUDIT, seal, _digest(entry, previous), short=True):
             raise BrokenChain(run, count, "was changed")
         previous = entry.hash
         acts.add((entry.subject, entry.act))
         if head is not None and head.seq == count:
-            seal = macs.Seal(mac=head.mac, key_id=head.key_id)
-            if not macs.verify(purposes.AUDIT, seal, *_head_parts(entry), short=True):
+            seal = signatures.Seal(mac=head.mac, key_id=head.key_id)
+            if not signatures.verify(purposes.AUDIT, seal, *_head_parts(entry), short=True):
                 raise BrokenChain(run, count, "is not the row that was counted as the last")
     # The chain has the rows that its head counts, and those added since it was read.
     if head is not None and not 0 < head.seq <= count:
@@ -275,9 +275,9 @@ def verify(run: UUID) -> int:
     return count
 
 
-def _seal_head(entry: AuditEntry) -> macs.Seal:
+def _seal_head(entry: AuditEntry) -> signatures.Seal:
     """Return the MAC of the head of a chain that ends with this row."""
-    return macs.seal(purposes.AUDIT, *_head_parts(entry), short=True)
+    return signatures.seal(purposes.AUDIT, *_head_parts(entry), short=True)
 
 
 def _head_parts(entry: AuditEntry) -> tuple[str, ...]:

@@ -12,8 +12,7 @@ from pydantic import TypeAdapter
 from approvals.models import Approval
 from runtime.core.run.events import GateExtended
 from runtime.keyring import purposes, signatures
-from runtime.keyring.macs import row_text
-from runtime.keyring.signatures import Signature, Verifies
+from runtime.keyring.signatures import Signature, Verifies, row_text
 from runtime.ports.approvals import NotConfirmed
 
 _KIND = "extension"  # no decision and no row is of it

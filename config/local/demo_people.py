@@ -36,7 +36,7 @@ def create_demo(path: Path, about: dict[str, Any]) -> bool:
 
     from approvals.people import accounts, tokens
     from approvals.rights.principals import ALL_SCOPES
-    from approvals.rules.roles import Group
+    from approvals.rules.policy import Group
 
     with transaction.atomic():
         if User.objects.exists():

@@ -9,8 +9,8 @@ from typing import Any
 
 from runtime.core.values import json_schema
 from runtime.core.values.enums import Edit, EffectClass
-from runtime.core.values.json_values import action_digest, sha256_of
-from runtime.core.values.limits import MAX_ARGS, size_of
+from runtime.core.values.json_values import action_digest, sha256_of, size_of
+from runtime.core.values.limits import MAX_ARGS
 from runtime.errors import InvalidInput, require_json_input
 from runtime.keyring import sealing
 

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from runtime.control.user_actions import atomic, join, notify
 from runtime.core.run.continuation import merge_people
-from runtime.core.values.json_values import sha256_of
-from runtime.core.values.limits import MAX_EVENT_DATA, MAX_EVENT_NAME, MAX_MATCHED, size_of
+from runtime.core.values.json_values import sha256_of, size_of
+from runtime.core.values.limits import MAX_EVENT_DATA, MAX_EVENT_NAME, MAX_MATCHED
 from runtime.errors import EventConflict, InvalidInput, RunEnded, TooManyMatched, require_json_input
 from runtime.ports import wiring
 from runtime.ports.access import Actor

@@ -1,21 +1,27 @@
-"""What user actions share: who may read and control a run, valid texts, and the transaction with its lock."""
+"""What user actions share: who may read and control a run, valid texts, and the transaction with its lock.
 
-from collections.abc import Iterator
+Approvals settle a gate here, undo that, and extend its deadline, each after their own checks.
+"""
+
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
 
 from runtime import broker
 from runtime.core.run.continuation import RunStatus
+from runtime.core.values.enums import Decision
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import require_json
 from runtime.core.values.limits import MAX_REASON
-from runtime.errors import Forbidden, InvalidInput, NoSuchRun, RunEnded
+from runtime.errors import Forbidden, GateNotOpen, InvalidInput, NoSuchRun, RunEnded
 from runtime.ports import wiring
 from runtime.ports.access import Actor
+from runtime.ports.approvals import StatementPart
 from runtime.reads.run_rows import RunDetail, run_detail
-from runtime.store import pool, runs
+from runtime.store import gates, pool, runs
 from runtime.store.tables import signals
 
 
@@ -116,3 +122,52 @@ def notify(
         connection.on_commit(send)
     else:  # without a look at Django's connection, which may be closed
         send()
+
+
+def settle(
+    *,
+    gate: UUID,
+    decision: Decision,
+    effective_at: datetime | None = None,
+    extra_statements: Sequence[StatementPart] = (),
+) -> None:
+    """Settle an open gate with a decision and wake its run. `extra_statements` become part of the same statement.
+
+    Until `effective_at` (at once if None) the decision can be undone, and the run does not receive it. Runs in the
+    caller's transaction, if there is one. Raise GateNotOpen, with nothing written, if another decision was first, the
+    run has ended or a required part writes no row.
+    """
+    with pool.in_transaction() as connection:
+        run = gates.settle(
+            connection,
+            gate=gate,
+            decision=decision,
+            effective_at=effective_at,
+            extra_statements=extra_statements,
+        )
+    notify(run, inbox=True, hint=effective_at is None)
+
+
+def extend(*, run: UUID, document: str) -> None:
+    """Send the signed extension of a gate's deadline, in the caller's transaction. Raise RunEnded."""
+    with atomic() as connection:
+        lock_open(connection, run)
+        runs.notify_signal(connection, run)
+        signals.send(connection, run, signals.ExtensionSignal(document=document))
+        notify(run, inbox=True)
+
+
+def undo(*, gate: UUID) -> None:
+    """Undo a decision before it is final, and open its gate again. Raise GateNotOpen if it is final.
+
+    Call it inside the transaction that also undoes the rows of approvals.
+    """
+    if not transaction.get_connection().in_atomic_block:
+        raise transaction.TransactionManagementError("call this inside transaction.atomic()")
+    connection = pool.djangos()
+    run = gates.find_run(connection, gate)
+    runs.notify_signal(connection, run)
+    if not signals.withdraw(connection, run, gate):
+        raise GateNotOpen
+    gates.reopen(connection, gate)
+    notify(run, inbox=True)

@@ -11,7 +11,7 @@ from runtime import broker
 from runtime.core.documents.blobs import blob_refs
 from runtime.core.run.continuation import Phase
 from runtime.core.values.errors import NewerSchema, NotJson
-from runtime.core.values.limits import plain
+from runtime.core.values.texts import plain
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import (
     KeyMissing,

@@ -30,7 +30,7 @@ from runtime.core.run.continuation import Continuation, Phase, in_doubt, replace
 from runtime.core.run.events import Compacted, Remembered, ToolStarted
 from runtime.core.run.reducer import Entry
 from runtime.core.values.ids import ROOT, depth_of
-from runtime.core.values.limits import plain
+from runtime.core.values.texts import plain
 from runtime.errors import LeaseLost, ObjectStoreDown
 from runtime.execution import heartbeat
 from runtime.execution.effects.transactional import TransactionalResult

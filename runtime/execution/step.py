@@ -37,7 +37,7 @@ from runtime.core.run.planning import (
 )
 from runtime.core.run.reducer import evolve
 from runtime.core.values.errors import IllegalTransition
-from runtime.core.values.limits import plain
+from runtime.core.values.texts import plain
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import InvalidInput
 from runtime.execution.admission.admit import Admission, CallChecks

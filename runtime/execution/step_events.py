@@ -44,8 +44,9 @@ from runtime.core.values.budgets import (
 )
 from runtime.core.values.enums import Decision, GateKind, Verdict
 from runtime.core.values.ids import ROOT
-from runtime.core.values.json_values import sha256_of
-from runtime.core.values.limits import MAX_EVENT_NAME, MAX_MATCH, MAX_WAIT_DAYS, plain, size_of
+from runtime.core.values.json_values import sha256_of, size_of
+from runtime.core.values.limits import MAX_EVENT_NAME, MAX_MATCH, MAX_WAIT_DAYS
+from runtime.core.values.texts import plain
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import InvalidInput, Tampered
 from runtime.execution.admission.gates import AdmissionResult, open_frame_gate

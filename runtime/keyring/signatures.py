@@ -1,25 +1,41 @@
-"""Makes and verifies Ed25519 signatures, and derives the keys that sign the files of the archive.
+"""Makes and verifies Ed25519 signatures and MACs (HMAC-SHA-256), and writes the text of a row under one of them.
 
-The sweeper writes those files, and its folder has no private key. HKDF-SHA-256 (RFC 5869) makes one of each key of the
-journal, so nothing new has to be set up, and the public key of an earlier file can be derived after a rotation. Each
-process with the key of the journal can sign, as it can write journals. The public key alone verifies.
+It derives the keys that sign the files of the archive. The sweeper writes those files, and its folder has no private
+key. HKDF-SHA-256 (RFC 5869) makes one of each key of the journal, so nothing new has to be set up, and the public key
+of an earlier file can be derived after a rotation. Each process with the key of the journal can sign, as it can write
+journals. The public key alone verifies.
 """
 
+import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from datetime import UTC, datetime
+from functools import cache, lru_cache
 from pathlib import Path
+from struct import Struct
+from uuid import UUID
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from runtime.core.values.json_values import canonical
 from runtime.errors import KeyMissing
 from runtime.keyring import files, purposes
 
 _public = lru_cache(64)(Ed25519PublicKey.from_public_bytes)
+SHORT = 32  # hex digits of a truncated MAC, HMAC-SHA-256-128 (RFC 4868)
+_length = Struct(">Q").pack
 _INFO = b"signoff.archives.ed25519.v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    """A MAC (hex) and the id of the key that made it."""
+
+    mac: str
+    key_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +126,53 @@ def public_key(key_id: str) -> bytes:
     return bytes.fromhex(_derive_signer(key_id, key).public_key)
 
 
+def seal(purpose: str, *parts: str, short: bool = False) -> Seal:
+    """Sign `parts` with the current key of `purpose`. `short` truncates the MAC."""
+    key_id, key = files.current_key(purpose)
+    mac = _mac(purpose, key, parts)
+    return Seal(mac=mac[:SHORT] if short else mac, key_id=key_id)
+
+
+def verify(purpose: str, stored: Seal, *parts: str, short: bool = False) -> bool:
+    """Return whether `stored` is the MAC of exactly these parts, truncated if `short`.
+
+    Raises KeyMissing for an unknown key id.
+    """
+    mac = _mac(purpose, files.key_of(purpose, stored.key_id), parts)
+    return _equal(mac[:SHORT] if short else mac, stored.mac)
+
+
+def verifier(purpose: str, *first: str) -> Callable[..., bool]:
+    """Return a function like `verify`, for many truncated MACs with the same first parts: `(mac, key id, *others)`."""
+    begin, keys = _label(purpose) + _framed(first), dict[str, bytes]()
+
+    def verifies(mac: str, key_id: str, *parts: str) -> bool:
+        key = keys.get(key_id)
+        if key is None:
+            key = keys[key_id] = files.key_of(purpose, key_id)
+        digest = hmac.digest(key, begin + _framed(parts), "sha256")
+        return _equal(digest.hex()[:SHORT], mac)
+
+    return verifies
+
+
+def row_text(kind: str, values: Mapping[str, object]) -> str:
+    """Return these values as canonical JSON (RFC 8785). `kind` differs per table, so no row passes for another's.
+
+    Raise ValueError, TypeError or AttributeError for values of other types.
+    """
+    plain: dict[str, object] = {"kind": kind}
+    for name, value in values.items():
+        match value:
+            case datetime():
+                plain[name] = value.astimezone(UTC).isoformat()
+            case UUID():
+                plain[name] = str(value)
+            case _:
+                plain[name] = value
+    return canonical(plain).decode()
+
+
 @lru_cache(8)
 def _private(
     path: Path, purpose: str, version: tuple[int, int, int] | None
@@ -128,3 +191,22 @@ def _derive_signer(key_id: str, key: bytes) -> Signer:
         public_key=private.public_key().public_bytes_raw().hex(),
         private=private,
     )
+
+
+def _equal(mac: str, stored: str) -> bool:
+    """Compare in constant time. As bytes, because a changed MAC may have characters that are not ASCII."""
+    return hmac.compare_digest(mac.encode(), stored.encode("utf-8", "surrogatepass"))
+
+
+def _mac(purpose: str, key: bytes, parts: tuple[str, ...]) -> str:
+    return hmac.digest(key, _label(purpose) + _framed(parts), "sha256").hex()
+
+
+@cache
+def _label(purpose: str) -> bytes:
+    return _framed((f"signoff.{purpose}.v1",))
+
+
+def _framed(parts: tuple[str, ...]) -> bytes:
+    """Write each part after its length, so that different lists of parts have different bytes."""
+    return b"".join([_length(len(text)) + text for text in map(str.encode, parts)])

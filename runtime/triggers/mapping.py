@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runtime.core.values import expressions
-from runtime.core.values.limits import MAX_INPUT, MAX_KEY, size_of
+from runtime.core.values.json_values import size_of
+from runtime.core.values.limits import MAX_INPUT, MAX_KEY
 from runtime.errors import InvalidInput, require_json_input
 
 FACTS = ("id", "source", "name", "subject", "time", "data")

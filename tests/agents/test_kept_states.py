@@ -26,8 +26,8 @@ from agents.sdk.scripts import Turn, script
 from agents.sdk.spec import AgentSpec
 from runtime.control.edit import edit
 from runtime.control.interventions import ask_inquiry, send_message
-from runtime.control.settle import settle
 from runtime.control.start import create
+from runtime.control.user_actions import settle
 from runtime.core.documents.codec import decode_entry
 from runtime.core.run.continuation import Call
 from runtime.core.run.reducer import initial, step

@@ -7,7 +7,7 @@ import pytest
 from approvals.rights import principals
 from approvals.rights.access import AccessService
 from approvals.rights.principals import ALL_SCOPES, Principal, Scope
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.ports.access import Actor
 
 access = AccessService()

@@ -15,7 +15,7 @@ from approvals.models import AuditEntry, AuditHead
 from approvals.port.adapter import ApprovalService
 from approvals.signed import audit
 from runtime.errors import KeyMissing
-from runtime.keyring import macs, purposes
+from runtime.keyring import purposes, signatures
 from runtime.ports.access import Actor
 from tests.support import seeds
 
@@ -155,7 +155,7 @@ def test_a_chain_without_keys_is_refused(run: UUID) -> None:
 
 def test_a_row_with_a_whole_mac_is_refused(run: UUID) -> None:
     entry = row(run, 5)
-    seal = macs.seal(purposes.AUDIT, audit._digest(entry, row(run, 4).hash))
+    seal = signatures.seal(purposes.AUDIT, audit._digest(entry, row(run, 4).hash))
     assert seal.mac.startswith(entry.hash)
     AuditEntry.objects.filter(run=run, seq=5).update(hash=seal.mac)
     assert broken_at(run) == 5

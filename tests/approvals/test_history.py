@@ -9,10 +9,11 @@ from django.db import connection
 
 from approvals import clock
 from approvals.decisions.decide import undo
-from approvals.models import Approval, ApprovalOutcome, Vote, approval_rows
+from approvals.models import Approval, ApprovalOutcome, Vote
 from approvals.people import absences
 from approvals.reads import filters, history
 from approvals.rights.principals import principal_of
+from approvals.signed import rows as signed_rows
 from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
 from runtime.keyring import sealing
@@ -261,7 +262,7 @@ FILTERS: list[dict[str, str]] = [
 def seeded(count: int) -> None:
     """Add decisions, one a minute before the last, each third with an outcome, and most with a vote of Eva's."""
     made = ("id", "gate", "decided_at", "voted")
-    names = [name for name in approval_rows.names_of(Approval) if name not in made]
+    names = [name for name in signed_rows.names_of(Approval) if name not in made]
     with connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO approvals_approval ({', '.join((*made, *names))})"

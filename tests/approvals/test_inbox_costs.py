@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from approvals.models import Approval, approval_rows
+from approvals.models import Approval
 from approvals.reads import inbox, pending_ages
 from approvals.reads.inbox import View
 from approvals.reads.orders import Grouping, Order, Sort
 from approvals.rights.principals import Principal, principal_of
+from approvals.signed import rows
 from runtime.ports.access import Actor
 from tests.support import seeds
 from tests.support.costs import blocks_of_approvals
@@ -24,7 +25,7 @@ SEARCHES = ["", "claimed:me", "handed:me", "kind:question", "tool:rare", "risk:l
 
 def seeded(count: int) -> None:
     """Add pending requests, one due each second; of the first, one of a thousand is of a run of Ada's."""
-    names = {*approval_rows.names_of(Approval)} - {
+    names = {*rows.names_of(Approval)} - {
         "id",
         "gate",
         "expires_at",
@@ -48,7 +49,7 @@ def seeded(count: int) -> None:
 
 def closed(count: int) -> None:
     """Add closed requests of Ada's and Cyril's in turn."""
-    names = {*approval_rows.names_of(Approval)} - {"id", "gate", "requester", "status"}
+    names = {*rows.names_of(Approval)} - {"id", "gate", "requester", "status"}
     same = ", ".join(sorted(names - {"decided_at", "reason"}))
     with connection.cursor() as cursor:
         cursor.execute(

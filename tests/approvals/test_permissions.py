@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from approvals.decisions.decide import undo
 from approvals.errors import TamperedWith
-from approvals.models import Approval, Token, approval_rows
+from approvals.models import Approval, Token
 from approvals.port.adapter import ApprovalService
 from approvals.reads import inbox
 from approvals.reads.approval_views import approval
@@ -19,6 +19,7 @@ from approvals.requests import verification
 from approvals.rights import approval_rights
 from approvals.rights.access import AccessService
 from approvals.rights.principals import ALL_SCOPES, Scope, principal_of
+from approvals.signed import rows as signed_rows
 from runtime.core.values.enums import Decision, Risk, Verdict
 from runtime.errors import Forbidden
 from runtime.models import Run
@@ -119,7 +120,7 @@ def test_lists_find_the_people_whom_a_request_excludes(bea: Actor, excluded: obj
 
 def test_an_index_finds_the_requests_that_exclude_a_reviewer(bea: Actor) -> None:
     seeds.pending()
-    names = [name for name in approval_rows.names_of(Approval) if name not in ("id", "gate")]
+    names = [name for name in signed_rows.names_of(Approval) if name not in ("id", "gate")]
     with connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO approvals_approval (id, gate, {', '.join(names)})"

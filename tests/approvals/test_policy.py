@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from approvals.rules import roles
-from approvals.rules.roles import Group
+from approvals.rules import policy
+from approvals.rules.policy import Group
 from runtime.core.values.enums import Risk
 
 
@@ -13,13 +13,13 @@ from runtime.core.values.enums import Risk
 def test_only_reviewers_decide(risk: Risk) -> None:
     reviewers = frozenset[str]({Group.REVIEWERS})
     for groups in (reviewers, reviewers | {Group.ADMINS}):
-        assert roles.may_decide(requester="ada", person="bea", groups=groups, risk=risk) is None
+        assert policy.may_decide(requester="ada", person="bea", groups=groups, risk=risk) is None
     for group in (*(set(Group) - reviewers), "another-group"):
         groups = frozenset({group})
-        answer = roles.may_decide(requester="ada", person="bea", groups=groups, risk=risk)
+        answer = policy.may_decide(requester="ada", person="bea", groups=groups, risk=risk)
         assert answer == "not_eligible"
-    assert roles.requires_approval(gated=True, risk=risk)
-    assert not roles.requires_approval(gated=False, risk=risk)
+    assert policy.requires_approval(gated=True, risk=risk)
+    assert not policy.requires_approval(gated=False, risk=risk)
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_only_reviewers_decide(risk: Risk) -> None:
 def test_no_group_lets_the_origin_of_a_run_decide(more: dict[str, Any], answer: str | None) -> None:
     groups = frozenset({"reviewers"})
     known = {"requester": "ada", "person": "bea", "groups": groups, "risk": Risk.LOW}
-    assert roles.may_decide(**{**known, **more}) == answer
+    assert policy.may_decide(**{**known, **more}) == answer

@@ -22,7 +22,7 @@ from approvals.governance import prompt_list, prompt_versions
 from approvals.governance.prompt_versions import LOG, StoredPrompts
 from approvals.models import Approval, PromptAct
 from approvals.port.adapter import ApprovalService
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from approvals.signed import audit
 from runtime.control.forks import fork
 from runtime.control.kill_switches import engage

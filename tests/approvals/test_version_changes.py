@@ -22,7 +22,7 @@ from approvals.models import Approval, VersionDecision, VersionWithdrawal
 from approvals.people.accounts import set_groups
 from approvals.port.adapter import ApprovalService
 from approvals.rights import principals
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from approvals.signed import audit
 from approvals.signed.rows import add
 from runtime.control.interventions import send_message

@@ -14,7 +14,7 @@ from playwright.sync_api import Request, expect
 from agents.models import PublishedAgent
 from approvals.decisions import teamwork
 from approvals.decisions.teamwork import inquire
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.core.run.continuation import MAX_REFUSALS
 from runtime.core.values.limits import MAX_INQUIRY, MAX_REASON, MAX_TOOL
 from runtime.models import Run

@@ -12,8 +12,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from approvals import clock
 from approvals.models import Approval
-from approvals.rules.policy import Demands
-from approvals.rules.roles import Group
+from approvals.rules.policy import Demands, Group
 from runtime.core.values.budgets import BudgetLimits
 from tests.browser.conftest import window
 from tests.support.office import Office, reseal

@@ -13,7 +13,7 @@ from approvals.decisions import teamwork
 from approvals.decisions.decide import undo
 from approvals.governance import prompt_trials
 from approvals.models import Approval
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.enums import Verdict
 from runtime.models import PromptTrial

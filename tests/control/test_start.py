@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from runtime import broker
 from runtime.control.interventions import retry as retry_run
-from runtime.control.settle import undo
 from runtime.control.start import Started, create
+from runtime.control.user_actions import undo
 from runtime.control.verification import verify
 from runtime.core.documents.codec import plain_text
 from runtime.core.run.continuation import MAX_REFUSALS

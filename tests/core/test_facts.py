@@ -12,9 +12,10 @@ from runtime.core.run.accounting import exhausted_at, has_limits
 from runtime.core.run.calls import reason_item_ends
 from runtime.core.run.continuation import MAX_REFUSALS, Call, Continuation, Phase, replace
 from runtime.core.run.planning import CancelRun, OpenFrame, plan
-from runtime.core.values import limits
+from runtime.core.values import json_values, limits, texts
 from runtime.core.values.budgets import NO_LIMITS, BudgetLimits, Rates, tokens_of
-from runtime.core.values.ids import call_id, idempotency_key, turn_mark, turn_of
+from runtime.core.values.ids import call_id, turn_mark, turn_of
+from runtime.execution.effects.perform import idempotency_key
 from tests.core.run.events import AT, frame_of
 
 RUN = UUID(int=1)
@@ -94,9 +95,9 @@ def test_operators_read_every_limit() -> None:
 
 def test_text_is_escaped_and_cut_to_what_a_journal_takes() -> None:
     for text in ("plain", "x" * limits.MAX_ERROR):
-        assert limits.plain(text) == text
-    assert limits.plain("a\x00b\ud800") == "a\\0b\\ud800"
-    cut = limits.plain("\x00" * limits.MAX_ERROR)
+        assert texts.plain(text) == text
+    assert texts.plain("a\x00b\ud800") == "a\\0b\\ud800"
+    cut = texts.plain("\x00" * limits.MAX_ERROR)
     assert len(cut) == limits.MAX_ERROR
     assert cut.endswith("…")
-    assert limits.size_of({"a": ["é", 1], "b": None}) == len('{"a":["é",1],"b":null}'.encode())
+    assert json_values.size_of({"a": ["é", 1], "b": None}) == len('{"a":["é",1],"b":null}'.encode())

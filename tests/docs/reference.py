@@ -20,7 +20,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django.setup()
 
 from approvals.rights.principals import Scope  # noqa: E402 - settings come first
-from approvals.rules.roles import Group  # noqa: E402
+from approvals.rules.policy import Group  # noqa: E402
 from config.api import api  # noqa: E402
 from runtime.core.run.continuation import FrameState, RunStatus  # noqa: E402
 from runtime.core.run.events import EVENT_TYPES  # noqa: E402

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from pydantic import TypeAdapter
 
-from runtime.control.settle import extend
+from runtime.control.user_actions import extend
 from runtime.control.verification import verify
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import GateExtended

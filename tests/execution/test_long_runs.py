@@ -20,7 +20,7 @@ from runtime.core.values.limits import MAX_SUMMARY
 from runtime.errors import LeaseLost, Tampered
 from runtime.execution import worker
 from runtime.execution.worker import RecentRuns
-from runtime.keyring import macs
+from runtime.keyring import signatures
 from runtime.models import CompactionBase, JournalEntry, Run, StoredContinuation
 from runtime.ports.agents import AgentInfo
 from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolResult
@@ -223,7 +223,7 @@ def entries_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def verified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The position of each entry whose MAC is verified."""
     found: list[str] = []
-    really = macs.verifier
+    really = signatures.verifier
 
     def noted(*first: str) -> Any:
         verifies = really(*first)
@@ -234,7 +234,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return one
 
-    monkeypatch.setattr(macs, "verifier", noted)
+    monkeypatch.setattr(signatures, "verifier", noted)
     return found
 
 

@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from runtime.errors import KeyMissing
-from runtime.keyring import files, macs, purposes, sealing, signatures
+from runtime.keyring import files, purposes, sealing, signatures
 
 NEW = f"new:{'ab' * 32}\n"
 
@@ -61,24 +61,24 @@ def test_a_mac_is_that_of_the_library(length: int, monkeypatch: pytest.MonkeyPat
     for parts in ((), ("",), ("é", "1"), ("x" * 1000, "", "y")):
         texts = [part.encode() for part in ("signoff.journal.v1", *parts)]
         data = b"".join([len(text).to_bytes(8, "big") + text for text in texts])
-        assert macs.seal("journal", *parts).mac == hmac.digest(key, data, "sha256").hex()
+        assert signatures.seal("journal", *parts).mac == hmac.digest(key, data, "sha256").hex()
 
 
 def test_only_the_very_parts_that_were_sealed_verify() -> None:
     files.ensure("journal")
-    old = macs.seal("journal", "run", "1", "body")
+    old = signatures.seal("journal", "run", "1", "body")
     files.rotate("journal")
-    new = macs.seal("journal", "run", "1", "body")
-    verifies = macs.verifier("journal", "run")
+    new = signatures.seal("journal", "run", "1", "body")
+    verifies = signatures.verifier("journal", "run")
     for seal in (old, new):
-        assert macs.verify("journal", seal, "run", "1", "body")
-        assert not macs.verify("journal", seal, "run", "1", "body ")
-        assert not macs.verify("journal", seal, "run1", "", "body")
-        short = seal.mac[: macs.SHORT]
+        assert signatures.verify("journal", seal, "run", "1", "body")
+        assert not signatures.verify("journal", seal, "run", "1", "body ")
+        assert not signatures.verify("journal", seal, "run1", "", "body")
+        short = seal.mac[: signatures.SHORT]
         assert verifies(short, seal.key_id, "1", "body")
         assert not verifies(short, seal.key_id, "1b", "ody")
-        assert not macs.verifier("journal", "other")(short, seal.key_id, "1", "body")
-    assert not verifies(new.mac[: macs.SHORT], old.key_id, "1", "body")
+        assert not signatures.verifier("journal", "other")(short, seal.key_id, "1", "body")
+    assert not verifies(new.mac[: signatures.SHORT], old.key_id, "1", "body")
     with pytest.raises(KeyMissing):
         verifies(new.mac, "unknown", "1", "body")
 
@@ -87,25 +87,25 @@ def test_a_key_added_while_the_process_runs_is_found() -> None:
     path = files.ensure("journal")
     before = path.read_text()
     path.write_text(NEW + before)
-    new = macs.seal("journal", "x")
+    new = signatures.seal("journal", "x")
     assert new.key_id == "new"
     path.write_text(before)
     files._ring.cache_clear()
     with pytest.raises(KeyMissing, match="new"):
-        macs.verify("journal", new, "x")
+        signatures.verify("journal", new, "x")
     path.write_text(before + NEW)
-    assert macs.verify("journal", new, "x")
+    assert signatures.verify("journal", new, "x")
 
 
 @pytest.mark.parametrize("text", ["", "nothing", "id:xyz", "id:abcd", f"id:{'ab' * 33}"])
 def test_a_broken_key_file_is_named(folder: Path, text: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"manage\.py prepare"):
-        macs.seal("journal", "x")
+        signatures.seal("journal", "x")
     files.ensure("decisions")
     (folder / "journal.keys").write_text(text)
     (folder / "decisions.private").write_text(text)
     with pytest.raises(ImproperlyConfigured, match=r"journal\.keys"):
-        macs.seal("journal", "x")
+        signatures.seal("journal", "x")
     with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
         signatures.sign("decisions", "x")
 
@@ -152,7 +152,7 @@ def test_a_rotated_key_signs_and_the_ones_before_verify(folder: Path, purpose: s
     assert [line.partition(":")[0] for line in path.read_text().split()] == ids[::-1]
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
     if purpose == "journal":
-        assert macs.seal(purpose, "x").key_id == ids[-1]
+        assert signatures.seal(purpose, "x").key_id == ids[-1]
     else:
         assert signatures.sign(purpose, "x").key_id == ids[-1]
         assert len((folder / "decisions.private").read_text().split()) == 1

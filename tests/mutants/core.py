@@ -57,7 +57,7 @@ POSTGRES = Lock()  # there is one test database
 
 
 def everything() -> list[Mutant]:
-    others = (ROOT / "runtime/upkeep/retention_rules.py", ROOT / "approvals/rules/roles.py")
+    others = (ROOT / "runtime/upkeep/retention_rules.py", ROOT / "approvals/rules/policy.py")
     files = [*sorted((ROOT / "runtime/core").rglob("*.py")), *others]
     return [one for file in files for one in mutants(_path(file), file.read_text())]
 

@@ -20,7 +20,7 @@ CORE = (
     "runtime/core/values/expressions.py",
 )
 WHOLE = (
-    "approvals/rules/roles.py",
+    "approvals/rules/policy.py",
     "approvals/web/components/decision_form.py",
 )  # constants of any kind
 

@@ -17,7 +17,7 @@ from agents.testing import drive
 from approvals.models import Approval
 from approvals.people import accounts
 from approvals.reads import approval_views
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.core.run.events import Compacted
 from runtime.core.values.enums import Risk
 from runtime.keyring import sealing

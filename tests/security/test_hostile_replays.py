@@ -9,7 +9,7 @@ from django.db import transaction
 from agents.sdk.scripts import Reply, Turn, call, say, script, together
 from approvals.models import Approval
 from approvals.port.adapter import ApprovalService
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.control.kill_switches import engage
 from runtime.control.start import create
 from runtime.execution.jobs import replays

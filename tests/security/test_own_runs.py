@@ -11,7 +11,7 @@ from django.utils import timezone
 from approvals.models import Approval, Token
 from approvals.people import tokens
 from approvals.people.accounts import set_groups
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.control.forks import fork
 from runtime.control.interventions import send_message
 from runtime.models import Run

@@ -19,7 +19,7 @@ from approvals.governance.prompt_versions import LOG, StoredPrompts
 from approvals.models import Approval
 from approvals.people import accounts
 from approvals.port.adapter import ApprovalService
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.control.start import create
 from runtime.execution.jobs.prompt_trials import perform as perform_trial
 from runtime.models import PromptTrial

@@ -15,7 +15,7 @@ from approvals.errors import PolicyRefused
 from approvals.governance import policies
 from approvals.models import Approval
 from approvals.people import absences
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.control.forks import fork
 from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.enums import GateKind

@@ -15,7 +15,7 @@ from pytest_django import Settings
 
 from approvals.models import Approval
 from runtime.errors import Tampered
-from runtime.keyring import files, macs, purposes
+from runtime.keyring import files, purposes, signatures
 from runtime.models import JournalEntry, Run, Signal, StoredContinuation
 from runtime.store import pool
 from runtime.store.tables import continuations, journal
@@ -83,7 +83,7 @@ def test_a_continuation_that_is_gone_or_beyond_the_journal_parks_the_run(target:
     target.assert_parked(gone, "the continuation is missing")
     body = _kept(run)["body"]
     broken = re.sub(r'"position":\d+,', '"position":99,', body, count=1)
-    seal = macs.seal(purposes.CONTINUATION, str(run), broken)
+    seal = signatures.seal(purposes.CONTINUATION, str(run), broken)
     assert broken != body
     _put(run, {"body": broken, "mac": seal.mac, "key_id": seal.key_id})
     target.assert_parked(run, "the continuation: its entries lack its omitted parts (")

@@ -14,7 +14,7 @@ from approvals.models import Approval, AuditEntry
 from approvals.people import tokens
 from approvals.people.accounts import set_groups
 from approvals.rights.principals import ALL_SCOPES
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.control.forks import fork
 from runtime.control.interventions import send_message
 from runtime.control.verification import verify

@@ -13,7 +13,7 @@ from runtime.core.documents.blobs import digest_of
 from runtime.core.values.enums import EffectClass, Verdict
 from runtime.core.values.limits import KEPT_INLINE
 from runtime.errors import Tampered
-from runtime.keyring import files, macs, purposes
+from runtime.keyring import files, purposes, signatures
 from runtime.models import BlobReference, JournalEntry, StoredBlob, StoredContinuation
 from runtime.ports.effects import ToolRequest, ToolResult, Unknown
 from runtime.store import pool, runs
@@ -160,7 +160,7 @@ def test_a_long_entry_is_text(rig: MakeBench) -> None:
     desk = rig({"a": turns(ask(("long", {})), ask(("t", {})), say("done"))}, long=long, t=GATED)
     run = desk.advance(desk.start("a")).id
     (row,) = [row for row in entries(run) if row.packed is None]
-    assert len(row.mac) == macs.SHORT
+    assert len(row.mac) == signatures.SHORT
     assert {one.key_id for one in entries(run)} <= set(files.ids(purposes.JOURNAL))
     assert desk.answer(run).status == "completed"
 
@@ -168,7 +168,7 @@ def test_a_long_entry_is_text(rig: MakeBench) -> None:
 def test_an_entry_with_a_whole_mac_is_refused(gated: Rig) -> None:
     run = gated.advance(gated.start("a")).id
     (text,) = bodies(JournalEntry.objects.filter(run_id=run, position=1))
-    seal = macs.seal(purposes.JOURNAL, str(run), "1", "", text)
+    seal = signatures.seal(purposes.JOURNAL, str(run), "1", "", text)
     JournalEntry.objects.filter(run_id=run, position=1).update(body=text, mac=seal.mac, packed=None)
     parked = gated.answer(run)
     assert (parked.status, parked.reason) == ("quarantined", "journal entry 1 does not verify")
@@ -176,9 +176,9 @@ def test_an_entry_with_a_whole_mac_is_refused(gated: Rig) -> None:
 
 def test_a_truncated_mac_has_half_of_its_digits() -> None:
     files.ensure(purposes.JOURNAL)
-    whole = macs.seal(purposes.JOURNAL, "run", "1")
-    assert macs.seal(purposes.JOURNAL, "run", "1", short=True).mac == whole.mac[:32]
-    verifies = macs.verifier(purposes.JOURNAL, "run")
+    whole = signatures.seal(purposes.JOURNAL, "run", "1")
+    assert signatures.seal(purposes.JOURNAL, "run", "1", short=True).mac == whole.mac[:32]
+    verifies = signatures.verifier(purposes.JOURNAL, "run")
     accepted = [n for n in range(65) if verifies(whole.mac[:n], whole.key_id, "1")]
     assert accepted == [32]
-    assert not macs.verify(purposes.JOURNAL, whole, "run", "1", short=True)
+    assert not signatures.verify(purposes.JOURNAL, whole, "run", "1", short=True)

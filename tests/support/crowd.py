@@ -7,7 +7,7 @@ from approvals.decisions import teamwork
 from approvals.decisions.teamwork import inquire
 from approvals.models import Approval, Comment
 from approvals.people import absences
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from approvals.signed import rows
 from runtime.core.values.enums import EffectClass
 from runtime.ports.effects import ModelFailure, ModelRequest, Outcome

@@ -19,8 +19,8 @@ from agents.registry import Registry
 from runtime import broker
 from runtime.control import interventions as cancelling
 from runtime.control import interventions as pausing
-from runtime.control.settle import settle
 from runtime.control.start import create
+from runtime.control.user_actions import settle
 from runtime.core.documents.codec import decode_entry, documents_of, plain_text
 from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import Decision, Verdict

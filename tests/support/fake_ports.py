@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Q
 from pydantic import TypeAdapter
 
-from runtime.control.settle import settle
+from runtime.control.user_actions import settle
 from runtime.core.run.continuation import GivenReply
 from runtime.core.run.events import AllowanceUse, GateExtended, Proposal
 from runtime.core.values.budgets import BudgetLimits

@@ -18,7 +18,7 @@ from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.enums import EffectClass, GateKind, Risk, Verdict
 from runtime.core.values.json_values import sha256_of
 from runtime.errors import Forbidden
-from runtime.keyring import macs, purposes
+from runtime.keyring import purposes, signatures
 from runtime.models import JournalEntry, Run, StoredContinuation
 from runtime.ports.access import Actor
 from runtime.ports.agents import AgentInfo, CallInfo
@@ -48,7 +48,7 @@ def reseal(approvals: Iterable[Approval], **changes: Any) -> None:
         for name, value in changes.items():
             setattr(approval, name, value)
         approval.approval_digest = snapshot.approval_digest(approval)
-        seal = macs.seal(purposes.REQUESTS, approval.approval_digest, short=True)
+        seal = signatures.seal(purposes.REQUESTS, approval.approval_digest, short=True)
         approval.seal, approval.seal_key_id = seal.mac, seal.key_id
         approval.save()
 

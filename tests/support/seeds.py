@@ -25,7 +25,7 @@ from approvals.people.accounts import create_person
 from approvals.port.adapter import ApprovalService
 from approvals.reads.approval_views import ApprovalView
 from approvals.requests import confirmation
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.enums import (
     CallPreview,

@@ -11,7 +11,7 @@ from psycopg import OperationalError
 
 from approvals.models import Approval
 from approvals.people import accounts
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.control.verification import verify
 from runtime.errors import (
     Forbidden,

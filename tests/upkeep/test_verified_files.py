@@ -16,9 +16,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from approvals.models import Approval, approval_rows
+from approvals.models import Approval
 from approvals.requests import snapshot
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
+from approvals.signed import rows as signed_rows
 from approvals.signed import statements
 from config.env.environment import ROOT
 from runtime.core.documents import codec, export_file
@@ -192,7 +193,7 @@ def rewritten(file: File, old: str, new: str) -> None:
 def decided_wrongly(record: File, change: Callable[[Approval], object]) -> None:
     """Change the request and sign its decision again, as a web that checks nothing could."""
     row = request_of(record)
-    approval = approval_rows.from_json(row)
+    approval = signed_rows.approval_from_json(row)
     said = statements.read(approval)
     change(approval)
     approval.approval_digest = snapshot.approval_digest(approval)

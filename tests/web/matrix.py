@@ -27,7 +27,7 @@ from approvals.governance.subscriptions import Act, SubscriptionTerms
 from approvals.models import Approval, OutboxMessage
 from approvals.people import accounts, instances, password_links, preferences, tokens
 from approvals.rights.principals import ALL_SCOPES, Scope
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.control import jobs
 from runtime.control.external_events import deliver
 from runtime.control.interventions import hold

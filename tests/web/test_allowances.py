@@ -9,7 +9,7 @@ from django.test import Client
 
 from approvals.governance import allowance_uses
 from approvals.models import AllowanceAct, Approval
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from tests.support import seeds
 from tests.support.office import Office
 from tests.support.pages import has, log_in

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from approvals.models import Approval
 from approvals.people import accounts
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.models import KillSwitch, Run, WorkerProcess
 from tests.support.office import Office
 from tests.support.pages import has, log_in, queries_at_most, shows, text

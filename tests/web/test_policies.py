@@ -9,8 +9,8 @@ from django.test import Client
 from agents.models import PublishedAgent
 from approvals import clock
 from approvals.models import Approval, PolicyAct
+from approvals.rules.policy import Group
 from approvals.rules.policy_text import parse
-from approvals.rules.roles import Group
 from tests.approvals.policies.office import TWO
 from tests.support import seeds
 from tests.support.pages import has, log_in, shows, text_of

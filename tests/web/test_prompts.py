@@ -4,7 +4,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from agents.sdk import prompt
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from tests.support import seeds
 from tests.support.pages import has, log_in, shows, text_of
 from tests.support.released import released

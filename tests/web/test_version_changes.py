@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from approvals.models import Approval
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.core.values.enums import GateKind
 from tests.support import seeds
 from tests.support.api_client import Caller

@@ -7,7 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from approvals.management import command
 from approvals.people import account_list, accounts
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 
 
 class Command(command.Command):

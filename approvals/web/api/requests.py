@@ -12,6 +12,7 @@ from approvals.decisions.decide import ask_preview, find_preview, resolve, undo
 from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.extend import extend as extend_deadline
 from approvals.errors import ApprovalError, NotFound, TamperedWith
+from approvals.people import preferences as zones
 from approvals.reads import approval_views, external_instances, filters, history, usual
 from approvals.reads.external_instances import ExternalClaim
 from approvals.requests.argument_changes import ArgumentChange
@@ -20,7 +21,6 @@ from approvals.rights.access import AccessService
 from approvals.rights.principals import Scope
 from approvals.rules.unusual_values import UnusualKind, UnusualValue
 from approvals.signed.votes import Cast
-from approvals.web import time_zone as zones
 from runtime.core.values.budgets import NAMES
 from runtime.core.values.enums import CallPreview, GateKind
 from runtime.core.values.verdicts import VERDICTS_AT

@@ -13,13 +13,13 @@ from pydantic import WithJsonSchema
 
 from approvals.decisions import teamwork
 from approvals.people import absences
+from approvals.people import preferences as zones
 from approvals.reads import approval_views, marks
 from approvals.reads.marks import Mark, Remark
 from approvals.rights import principals
 from approvals.rights.access import AccessService
 from approvals.rights.principals import Scope
 from approvals.signed import audit
-from approvals.web import time_zone as zones
 from approvals.web.api.requests import id_of
 from runtime.core.values.limits import MAX_INQUIRY, MAX_MESSAGE, MAX_PERSON
 from runtime.errors import ObjectStoreDown

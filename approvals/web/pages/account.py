@@ -23,8 +23,7 @@ from approvals.people import (
 )
 from approvals.reads import deciders
 from approvals.rights import principals
-from approvals.rules import roles
-from approvals.web import time_zone
+from approvals.rules import policy
 from approvals.web.pages.agents_outside import ProvisionerTokenForm, show_new_token
 from approvals.web.pages.people import ProfileForm
 from approvals.web.pages.session import NewPasswordForm
@@ -100,12 +99,12 @@ def show(request: HttpRequest, refused: PageForm | None = None, status: int = 42
     )
     absence_form = AbsenceForm(ids="away-").replaced_by(refused)
     principal = principals.principal_of(actor_of(request))
-    decides = principal is not None and roles.risks_decided_by(principal.groups)
+    decides = principal is not None and policy.risks_decided_by(principal.groups)
     names_of_deciders = deciders.names() if decides else ()
     deputies = [(name, plain_visible(name)) for name in names_of_deciders if name != me]
     absence_form.offer("deputy", [("", "Choose a person"), *deputies])
     time_form = TimeForm(initial=times, ids="time-").replaced_by(refused)
-    browser_zone = f"that of the browser ({time_zone.read_browser_zone(request)})"
+    browser_zone = f"that of the browser ({preferences.read_browser_zone(request)})"
     time_form.offer("zone", [("", browser_zone), *((name, name) for name in preferences.zones())])
     context = {
         "section": "account",
@@ -182,7 +181,7 @@ def save_own_profile(request: HttpRequest, form: OwnProfileForm) -> HttpResponse
 @takes(TimeForm, show, ids="time-")
 def choose_time(request: HttpRequest, form: TimeForm) -> HttpResponse:
     """Save the time zone and the clock in which this person reads times."""
-    time_zone.remember(request, preferences.save_time(request.user.get_username(), **form.read()))
+    preferences.remember(request, preferences.save_time(request.user.get_username(), **form.read()))
     return redirect_with(request, "Saved.", "account")
 
 
@@ -198,11 +197,11 @@ def log_out_everywhere(request: HttpRequest) -> HttpResponse:
 @takes(AbsenceForm, show, ids="away-")
 def set_absence(request: HttpRequest, form: AbsenceForm) -> HttpResponse:
     """Name a deputy for some days."""
-    at, values = time_zone.read_reader_zone(request), form.read()
+    at, values = preferences.read_reader_zone(request), form.read()
     away = absences.announce(
         deputy=values["deputy"],
-        starts=time_zone.parse_day(values["starts"], "starts", at),
-        ends=time_zone.parse_day(values["ends"], "ends", at, after=1),
+        starts=preferences.parse_day(values["starts"], "starts", at),
+        ends=preferences.parse_day(values["ends"], "ends", at, after=1),
         actor=actor_of(request),
     )
     exception = (

@@ -21,13 +21,13 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from approvals.errors import TamperedWith
+from approvals.people import preferences as zones
 from approvals.reads import approval_views, filters, history, review_times
 from approvals.reads.filters import DecisionFilter
 from approvals.reads.history import HistoryPage, PastDecision
 from approvals.rights import principals
 from approvals.rights.principals import Principal, Scope
 from approvals.signed import audit
-from approvals.web import time_zone as zones
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.reads import outcomes, time_limits

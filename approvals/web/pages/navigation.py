@@ -17,13 +17,13 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
-from approvals.people import account_list
+from approvals.people import account_list, preferences
 from approvals.reads import filters, history, inbox
 from approvals.reads.pending_ages import WINDOW
 from approvals.rights import access, principals
 from approvals.rights.principals import Principal
-from approvals.rules.roles import Group
-from approvals.web import list_position, time_zone
+from approvals.rules.policy import Group
+from approvals.web import list_position
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.reads import run_rows
@@ -139,7 +139,7 @@ def nav(request: HttpRequest) -> dict[str, Any]:
         "run_views": SimpleLazyObject(
             lambda: list_position.read_run_views(request.user.get_username())
         ),
-        "reader_zone": time_zone.read_choice(request).zone,
+        "reader_zone": preferences.read_choice(request).zone,
     }
 
 

@@ -11,7 +11,6 @@ from approvals.governance.subscriptions import Act, EventType, SubscriptionTerms
 from approvals.notices import channels, push
 from approvals.outbox import webhook
 from approvals.people import preferences
-from approvals.web import time_zone
 from runtime.core.values.enums import RISKS
 from runtime.web.forms import PageForm, TypedField, takes
 from runtime.web.requests import actor_of, admins, redirect_with, users
@@ -83,7 +82,7 @@ def show(
     me = request.user.get_username()
     choice = channels.find_hours(me)
     times = {
-        "zone": choice.zone or str(time_zone.read_reader_zone(request)),
+        "zone": choice.zone or str(preferences.read_reader_zone(request)),
         "quiet_from": f"{choice.quiet_from:%H:%M}" if choice.quiet_from else "",
         "quiet_until": f"{choice.quiet_until:%H:%M}" if choice.quiet_until else "",
         "urgent_at_night": choice.urgent_at_night,

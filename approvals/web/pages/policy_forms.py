@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from approvals.people import accounts
-from approvals.rules.policy import Escalation, OnExpiry, Rule, Stage
+from approvals.rules.policy import DECIDING, Escalation, OnExpiry, Rule, Stage
 from approvals.rules.policy_text import MAX_NAME
-from approvals.rules.roles import DECIDING
 from runtime.core.values.enums import RISKS, Risk
 from runtime.ports import wiring
 from runtime.web.forms import PageForm, TypedField

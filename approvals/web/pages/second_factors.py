@@ -20,7 +20,6 @@ from django.views.decorators.http import require_http_methods, require_POST
 from approvals import clock
 from approvals.people import accounts, login, preferences, second_factors, sign_in
 from approvals.rules.policy import is_fresh
-from approvals.web import time_zone
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField
 from runtime.web.requests import AUTHENTICATED, form_text, redirect_with, users
@@ -116,7 +115,7 @@ def second_factor(request: HttpRequest) -> HttpResponse:
         request.session.set_expiry(None)
         _note(request, pending["how"], kind)
         request.session.save()
-    time_zone.remember(request, preferences.time_of(person.get_username()))
+    preferences.remember(request, preferences.time_of(person.get_username()))
     return redirect(pending["page"])
 
 

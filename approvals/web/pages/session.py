@@ -25,9 +25,7 @@ from approvals.reads import inbox
 from approvals.rights import principals
 from approvals.rights.principals import Scope
 from approvals.rules.identity_providers import Identity, IdentityProvider
-from approvals.rules.policy import is_fresh
-from approvals.rules.roles import Group
-from approvals.web import time_zone
+from approvals.rules.policy import Group, is_fresh
 from approvals.web.pages.second_factors import (
     BACKEND,
     PASSWORD,
@@ -100,7 +98,7 @@ class Login(LoginView):
             return begin(self.request, person, self.get_success_url(), PASSWORD)
         response = super().form_valid(form)
         self.request.session[AUTHENTICATED] = {"how": PASSWORD}
-        time_zone.remember(self.request, preferences.time_of(form.get_user().get_username()))
+        preferences.remember(self.request, preferences.time_of(form.get_user().get_username()))
         return response
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
@@ -203,7 +201,7 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
             request.session.save()
     except NotSignedIn as refusal:
         return _refused(request, refusal)
-    time_zone.remember(request, preferences.time_of(person.get_username()))
+    preferences.remember(request, preferences.time_of(person.get_username()))
     return redirect(signed_in.page or settings.LOGIN_REDIRECT_URL)
 
 

@@ -44,7 +44,7 @@ MAX_SENTENCE = 100  # characters of a sentence in a message
 def decide(request: HttpRequest, approval_id: UUID, verdict: Verdict) -> HttpResponse:
     """Record the verdict, then show the next approval of the inbox, or this one if there is no other."""
     # The kind alone, without a look at the rights: `decide` checks them, and records who had none.
-    kind = approval_views.kind_of(approval_id)
+    kind = checks.kind_of(approval_id)
     if kind in GATES and kind not in VERDICTS[verdict].gates:
         raise Http404
     actor = actor_of(request)

@@ -45,7 +45,7 @@ from runtime.core.run.reducer import Entry
 from runtime.core.values.enums import EFFECT_CLASSES
 from runtime.core.values.errors import NewerSchema, NotJson, Unreadable
 from runtime.core.values.json_values import ENCLOSED_DEPTH, require_json
-from runtime.core.values.limits import plain
+from runtime.core.values.texts import plain
 
 SCHEMA = 1
 BEGINNING = f'{{"schema":{SCHEMA},'

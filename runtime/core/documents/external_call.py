@@ -4,7 +4,7 @@ The run's agent makes one call, which an instance outside performs. The input ke
 as it sent them; the arguments of the call are what people read and decide about.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,11 +23,6 @@ _VALID_SECONDS = 300.0
 def is_started_by_people(agent: str) -> bool:
     """Tell whether people start an agent of this name. Instances alone start the built-in one."""
     return agent != AGENT
-
-
-def is_path(path: Sequence[str]) -> bool:
-    """Tell whether the path from an agent to its tool is that of a call that an instance performs."""
-    return list(path) == [AGENT, TOOL]
 
 
 def make_input(

@@ -47,7 +47,7 @@ from runtime.core.run.transitions import CALLS, FRAMES, next_state, require_atte
 from runtime.core.values.enums import SETTLED
 from runtime.core.values.errors import IllegalTransition
 from runtime.core.values.ids import call_id, turn_key, turn_of
-from runtime.core.values.limits import plain
+from runtime.core.values.texts import plain
 from runtime.core.values.verdicts import VERDICTS
 
 _NEW_CALL = Call(id="", tool="", args=None)  # copying it is faster than making another one

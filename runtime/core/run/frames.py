@@ -379,11 +379,6 @@ def keep_plan(frame: Frame, call: Call) -> Frame:
     return frame if plan is None else replace(frame, todo=plan)
 
 
-def may_change_plan(call: Call) -> bool:
-    """Tell whether an admitted call may still change the plan: later calls of its turn wait for it."""
-    return call.terms is not None and call.terms.plan and call.state not in SETTLED
-
-
 def current_number(plan: Plan) -> int | None:
     """Return the number of the item at work: the one that the model named, or the first that is not done."""
     for state in ("doing", "open"):

@@ -12,6 +12,7 @@ from runtime.core.run import frames
 from runtime.core.run.calls import reason_item_ends, too_many_denials
 from runtime.core.run.continuation import (
     MAX_REFUSALS,
+    Call,
     Continuation,
     Frame,
     FrameState,
@@ -20,7 +21,7 @@ from runtime.core.run.continuation import (
 from runtime.core.run.gates import is_blocked_by_gate
 from runtime.core.values.enums import SETTLED, CallState
 from runtime.core.values.ids import ROOT, child_frame
-from runtime.core.values.limits import plain
+from runtime.core.values.texts import plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +213,7 @@ def _plan_calls(frame: Frame) -> list[Command]:
                 commands.append(OpenInDoubt(frame=frame.id, call=call.id))
             case _:
                 pass
-        if frames.may_change_plan(call):
+        if may_change_plan(call):
             break
     return commands
 
@@ -222,3 +223,8 @@ def is_under_way(now: Continuation) -> bool:
     return any(
         call.state is CallState.STARTED for frame in now.frames.values() for call in frame.calls
     )
+
+
+def may_change_plan(call: Call) -> bool:
+    """Tell whether an admitted call may still change the plan: later calls of its turn wait for it."""
+    return call.terms is not None and call.terms.plan and call.state not in SETTLED

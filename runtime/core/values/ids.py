@@ -42,11 +42,6 @@ def depth_of(frame: str) -> int:
     return frame.count("c")
 
 
-def idempotency_key(run: UUID, frame: str, call: str) -> str:
-    """Return the same key for every attempt at a call. Tools pass it to the system they write to."""
-    return f"{run}/{frame}/{call}"
-
-
 def is_prompt_name(name: object) -> bool:
     """Say whether a prompt may have this name: `welcome`, or with one folder `hr/onboarding`."""
     return isinstance(name, str) and re.fullmatch(PROMPT_NAME, name) is not None

@@ -20,7 +20,8 @@ from pydantic_core import from_json, to_json
 
 from runtime.core.values.enums import EffectClass
 from runtime.core.values.errors import NotJson
-from runtime.core.values.limits import JSON_DEPTH, MAX_INTEGER, escape_text
+from runtime.core.values.limits import JSON_DEPTH, MAX_INTEGER
+from runtime.core.values.texts import escape_text
 
 ENCLOSED_DEPTH = JSON_DEPTH + 16  # of our own documents, around values from outside
 
@@ -30,6 +31,7 @@ _ENCODER = json.JSONEncoder(
 )
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DIGITS = 17  # an integer with more is beyond MAX_INTEGER
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def require_json(value: Any, field: str = "value", *, depth: int = JSON_DEPTH) -> None:
@@ -41,6 +43,12 @@ def require_json(value: Any, field: str = "value", *, depth: int = JSON_DEPTH) -
     """
     if not _passes([value], depth + 1, floats=True):
         _check(value, field, depth)
+
+
+def size_of(value: Any) -> int:
+    """Return the size of a JSON value in bytes, written compactly."""
+    text = _compact(value)
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def is_text(text: str) -> bool:

@@ -4,9 +4,6 @@ Sizes are bytes of compact JSON or characters of text. `json_values.require_json
 JSON_DEPTH and MAX_INTEGER belong to it.
 """
 
-import json
-from typing import Any
-
 JSON_DEPTH = 64  # nested lists and objects
 MAX_INTEGER = 2**53 - 1  # RFC 7493; JSON readers disagree on larger ones
 
@@ -47,23 +44,3 @@ MAX_MEMORY = 32_000  # characters of all of them; the oldest are left out
 MAX_REMEMBERED_RUNS = 25  # earlier runs that a start reads
 MAX_REMEMBERED_ENTRIES = 1_000  # journal entries of an earlier run; a longer one is not remembered
 MAX_PERSON = 150  # characters of a person's name, as Django's users have
-
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-def size_of(value: Any) -> int:
-    """Return the size of a JSON value in bytes, written compactly."""
-    text = _compact(value)
-    return len(text) if text.isascii() else len(text.encode())
-
-
-def escape_text(text: str) -> str:
-    """Return text that any journal accepts: NUL and lone surrogates are escaped."""
-    clean = text.replace("\x00", "\\0")
-    return clean.encode("utf-8", "backslashreplace").decode()
-
-
-def plain(text: str) -> str:
-    """Return text that any journal accepts, at most MAX_ERROR characters of it."""
-    clean = escape_text(text[: MAX_ERROR + 1])
-    return clean if len(clean) <= MAX_ERROR else clean[: MAX_ERROR - 1] + "…"

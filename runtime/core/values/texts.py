@@ -1,4 +1,4 @@
-"""Texts for readers: characters that cannot be seen or that move others, and the `{name}` that are filled in.
+"""Texts for readers and journals: characters that cannot be seen or stored, and the `{name}` that are filled in.
 
 Pages, sentences and the API write such a character as its code point. Double braces stand for braces.
 """
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from string import Formatter
 from typing import Any
+
+from runtime.core.values.limits import MAX_ERROR
 
 # Cn and Co stay unmarked: the assigned characters change with the Unicode version.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -96,3 +98,15 @@ def fill_placeholders(text: str, values: Mapping[str, Any]) -> str:
             value = values[name]
             parts.append(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     return "".join(parts)
+
+
+def escape_text(text: str) -> str:
+    """Return text that any journal accepts: NUL and lone surrogates are escaped."""
+    clean = text.replace("\x00", "\\0")
+    return clean.encode("utf-8", "backslashreplace").decode()
+
+
+def plain(text: str) -> str:
+    """Return text that any journal accepts, at most MAX_ERROR characters of it."""
+    clean = escape_text(text[: MAX_ERROR + 1])
+    return clean if len(clean) <= MAX_ERROR else clean[: MAX_ERROR - 1] + "…"

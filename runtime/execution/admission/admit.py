@@ -38,8 +38,9 @@ from runtime.core.values.enums import (
 )
 from runtime.core.values.errors import CoreError, NotJson
 from runtime.core.values.ids import depth_of
-from runtime.core.values.json_values import sha256_of
-from runtime.core.values.limits import MAX_ARGS, plain, size_of
+from runtime.core.values.json_values import sha256_of, size_of
+from runtime.core.values.limits import MAX_ARGS
+from runtime.core.values.texts import plain
 from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED
 from runtime.errors import RuntimeFault, Tampered, UnknownAgent
 from runtime.execution.admission import gates as earlier

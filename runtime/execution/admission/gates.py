@@ -19,7 +19,7 @@ from runtime.core.values.enums import RISKS, Decision, EffectClass, GateKind, Ri
 from runtime.core.values.ids import RANDOM_BITS, by_time
 from runtime.core.values.json_schema import is_compatible
 from runtime.core.values.json_values import action_digest, is_equal, sha256_of
-from runtime.core.values.limits import plain
+from runtime.core.values.texts import plain
 from runtime.core.values.verdicts import GATES
 from runtime.errors import Tampered
 from runtime.ports.agents import CallInfo, CallRejected

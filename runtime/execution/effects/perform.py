@@ -21,17 +21,10 @@ from runtime.core.run.planning import AnswerInquiry, CallModel, StartTool
 from runtime.core.values.call_options import CallOptions
 from runtime.core.values.enums import EFFECT_CLASSES, FailureCause
 from runtime.core.values.errors import NotJson
-from runtime.core.values.ids import depth_of, idempotency_key
-from runtime.core.values.json_values import copied, require_json
-from runtime.core.values.limits import (
-    MAX_CALLS,
-    MAX_ITEMS,
-    MAX_REPLY,
-    MAX_RESULT,
-    MAX_TOOL,
-    plain,
-    size_of,
-)
+from runtime.core.values.ids import depth_of
+from runtime.core.values.json_values import copied, require_json, size_of
+from runtime.core.values.limits import MAX_CALLS, MAX_ITEMS, MAX_REPLY, MAX_RESULT, MAX_TOOL
+from runtime.core.values.texts import plain
 from runtime.execution.effects.running import no_abort
 from runtime.ports.approvals import VerifiedApproval
 from runtime.ports.effects import (
@@ -282,3 +275,8 @@ def _tool_request(
         approvers=approval.by,
         comment=approval.comment,
     )
+
+
+def idempotency_key(run: UUID, frame: str, call: str) -> str:
+    """Return the same key for every attempt at a call. Tools pass it to the system they write to."""
+    return f"{run}/{frame}/{call}"

@@ -14,7 +14,7 @@ from uuid import UUID
 from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.run.continuation import Continuation
 from runtime.core.values.enums import CallPreview
-from runtime.core.values.limits import plain
+from runtime.core.values.texts import plain
 from runtime.execution.admission.gates import terms_of
 from runtime.execution.effects.outcomes import preview_of
 from runtime.execution.effects.perform import request_for

@@ -26,8 +26,8 @@ from runtime.core.run.continuation import Continuation
 from runtime.core.run.reducer import initial
 from runtime.core.values.errors import Unreadable
 from runtime.errors import Tampered
-from runtime.keyring import macs, purposes
-from runtime.keyring.macs import Seal
+from runtime.keyring import purposes, signatures
+from runtime.keyring.signatures import Seal
 from runtime.store.pool import Connection
 
 LONG = 256 * 1024  # bytes of entries, which take about 5 ms to fold
@@ -55,7 +55,7 @@ DROP = """
 def parameters(continuation: Continuation, lengths: Lengths | None = None) -> dict[str, object]:
     """Return the parameters of REPLACE and PIN. `lengths` counts the parts that a brief continuation leaves out."""
     body = encode_continuation(continuation, lengths)
-    seal = macs.seal(purposes.CONTINUATION, *_parts(continuation.run, body))
+    seal = signatures.seal(purposes.CONTINUATION, *_parts(continuation.run, body))
     return {"c_body": body, "c_mac": seal.mac, "c_key_id": seal.key_id}
 
 
@@ -133,7 +133,9 @@ def _checked(
     run: UUID, row: Sequence[Any], text_of: TextOf, conversations: Conversations | None = None
 ) -> Continuation:
     position, body, mac, key_id = row
-    if not macs.verify(purposes.CONTINUATION, Seal(mac=mac, key_id=key_id), *_parts(run, body)):
+    if not signatures.verify(
+        purposes.CONTINUATION, Seal(mac=mac, key_id=key_id), *_parts(run, body)
+    ):
         raise Tampered("the continuation does not verify")
     try:
         continuation = decode_continuation(body, text_of, conversations)

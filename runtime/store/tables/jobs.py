@@ -17,8 +17,8 @@ from psycopg.rows import class_row
 from runtime.core.values.enums import CallPreview
 from runtime.core.values.json_values import canonical
 from runtime.errors import Tampered
-from runtime.keyring import macs, purposes
-from runtime.keyring.macs import Seal
+from runtime.keyring import purposes, signatures
+from runtime.keyring.signatures import Seal
 from runtime.store import pool
 from runtime.store.pool import Connection
 
@@ -99,14 +99,14 @@ class EditPreviewRow(JobRow):
     def preview(self) -> CallPreview:
         """Return what the worker found out about exactly these arguments. Raise Tampered or KeyMissing."""
         seal = Seal(mac=self.mac, key_id=self.key_id)
-        if not macs.verify(purposes.REQUESTS, seal, *self._signed_parts(self.result)):
+        if not signatures.verify(purposes.REQUESTS, seal, *self._signed_parts(self.result)):
             raise Tampered(f"the preview {self.id} does not verify")
         return CallPreview(**json.loads(self.result))
 
     def signed_columns(self, preview: CallPreview) -> dict[str, str]:
         """Return the columns of the result, signed."""
         result = json.dumps(asdict(preview))
-        seal = macs.seal(purposes.REQUESTS, *self._signed_parts(result))
+        seal = signatures.seal(purposes.REQUESTS, *self._signed_parts(result))
         return {"result": result, "mac": seal.mac, "key_id": seal.key_id}
 
     def _signed_parts(self, result: str) -> tuple[str, ...]:

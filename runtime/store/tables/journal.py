@@ -20,8 +20,8 @@ from runtime.core.run.forks import is_quiescent, replies_in
 from runtime.core.run.reducer import Entry, initial, step
 from runtime.core.values.errors import CoreError, Unreadable
 from runtime.errors import HistoryRemoved, NoSuchEntry, Tampered
-from runtime.keyring import files, macs, purposes
-from runtime.keyring.macs import Seal
+from runtime.keyring import files, purposes, signatures
+from runtime.keyring.signatures import Seal
 from runtime.store.pool import Connection
 from runtime.store.tables import pruning
 from runtime.store.tables.pruning import UNPRUNED, PruneMark
@@ -33,7 +33,7 @@ os.register_at_fork(after_in_child=_ids.seed)
 
 Row = Sequence[Any]
 
-_MAC_BYTES = macs.SHORT // 2
+_MAC_BYTES = signatures.SHORT // 2
 
 INSERT = """
     INSERT INTO runtime_journalentry (run_id, position, body, mac, key_id, commit_id, packed)
@@ -86,7 +86,7 @@ def sign_text(run: UUID, position: int, previous: str, body: str) -> SignedEntry
         run=run,
         position=position,
         body=body,
-        seal=macs.seal(purposes.JOURNAL, str(run), str(position), previous, body, short=True),
+        seal=signatures.seal(purposes.JOURNAL, str(run), str(position), previous, body, short=True),
         commit_id=UUID(int=_ids.getrandbits(128), version=4),
     )
 
@@ -309,7 +309,7 @@ def chained(
     They begin with position, body, MAC and key. The first `verified_rows` ones are the same as rows verified before.
     Raises Tampered or KeyMissing.
     """
-    verifies = macs.verifier(purposes.JOURNAL, str(run))
+    verifies = signatures.verifier(purposes.JOURNAL, str(run))
     previous, unverified = mark.head, iter(rows)
     ids = set()
     for row in islice(unverified, verified_rows):

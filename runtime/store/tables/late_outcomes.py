@@ -13,8 +13,8 @@ from operator import attrgetter
 from typing import Any, Literal
 from uuid import UUID
 
-from runtime.keyring import macs, purposes
-from runtime.keyring.macs import Seal
+from runtime.keyring import purposes, signatures
+from runtime.keyring.signatures import Seal
 from runtime.store.pool import Connection
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class LateOutcomes:
 def insert(connection: Connection, late: LateOutcomeRow) -> bool:
     """Write a late outcome; return False if the attempt has one. The caller holds the run's row."""
     body = json.dumps({"outcome": late.outcome, "result": late.result, "error": late.error})
-    seal = macs.seal(purposes.JOURNAL, *_parts(late, body))
+    seal = signatures.seal(purposes.JOURNAL, *_parts(late, body))
     cursor = connection.execute(
         """
         INSERT INTO runtime_lateoutcome
@@ -82,7 +82,7 @@ def read_for_run(connection: Connection, run: UUID) -> LateOutcomes:
     for *columns, body, mac, key_id in rows.fetchall():
         row = dict(zip(_COLUMNS, (run, *columns), strict=True))
         seal, blank = Seal(mac=mac, key_id=key_id), LateOutcomeRow(**row, outcome="failed")
-        if macs.verify(purposes.JOURNAL, seal, *_parts(blank, body)):
+        if signatures.verify(purposes.JOURNAL, seal, *_parts(blank, body)):
             genuine.append(LateOutcomeRow(**row, **json.loads(body)))
         else:
             call = f"{blank.frame}/{blank.call}, attempt {blank.attempt}"

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from uuid import UUID
 
-from runtime.keyring import macs, purposes
-from runtime.keyring.macs import Seal
+from runtime.keyring import purposes, signatures
+from runtime.keyring.signatures import Seal
 from runtime.ports.effects import PartialReply
 from runtime.store.pool import Connection
 
@@ -38,7 +38,7 @@ def write(
 ) -> bool:
     """Write the row of a frame while this claim has the run; return whether it has. The caller is in a transaction."""
     body = json.dumps({**asdict(reply), "at": reply.at.isoformat()})
-    seal = macs.seal(purposes.JOURNAL, LABEL, str(run), reply.frame, body)
+    seal = signatures.seal(purposes.JOURNAL, LABEL, str(run), reply.frame, body)
     # A part that Postgres loses in a crash costs nothing but these words: the model is asked again anyway.
     connection.execute("SET LOCAL synchronous_commit = off")
     cursor = connection.execute(
@@ -60,7 +60,7 @@ def read_for_run(connection: Connection, run: UUID) -> tuple[dict[str, PartialRe
     )
     genuine, forged = {}, []
     for frame, body, mac, key_id in rows.fetchall():
-        if macs.verify(
+        if signatures.verify(
             purposes.JOURNAL, Seal(mac=mac, key_id=key_id), LABEL, str(run), frame, body
         ):
             document = json.loads(body)

@@ -18,8 +18,8 @@ from runtime.core.documents.continuations import no_entries
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.reducer import initial
 from runtime.errors import Tampered
-from runtime.keyring import macs, purposes
-from runtime.keyring.macs import Seal
+from runtime.keyring import purposes, signatures
+from runtime.keyring.signatures import Seal
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import continuations
@@ -65,7 +65,7 @@ def checked(run: UUID, row: Sequence[Any]) -> PruneMark:
     if position is None:
         return UNPRUNED
     mark = PruneMark(position=position, head=head, at=at)
-    if not macs.verify(purposes.JOURNAL, Seal(mac=mac, key_id=key_id), *_parts(run, mark)):
+    if not signatures.verify(purposes.JOURNAL, Seal(mac=mac, key_id=key_id), *_parts(run, mark)):
         raise Tampered("the prune mark of the journal does not verify")
     return mark
 
@@ -106,7 +106,7 @@ def restore(connection: Connection, mark: PruneMark, state: Continuation) -> Non
 
 
 def _write(connection: Connection, run: UUID, mark: PruneMark, state: Continuation | None) -> None:
-    seal = macs.seal(purposes.JOURNAL, *_parts(run, mark))
+    seal = signatures.seal(purposes.JOURNAL, *_parts(run, mark))
     stored = {"c_body": None, "c_mac": None, "c_key_id": None}
     connection.execute(
         """

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from runtime.errors import Tampered
-from runtime.keyring import macs, purposes
-from runtime.keyring.macs import Seal
+from runtime.keyring import purposes, signatures
+from runtime.keyring.signatures import Seal
 from runtime.store import pool
 from runtime.store.pool import Connection
 
@@ -58,7 +58,7 @@ class ExternalEventRow:
 
 def insert(connection: Connection, event: VerifiedEvent, *, token: str | None = None) -> int | None:
     """Sign and keep an event. Return its number, or None if an event with this key is kept."""
-    seal = macs.seal(purposes.JOURNAL, *_parts(event))
+    seal = signatures.seal(purposes.JOURNAL, *_parts(event))
     row = connection.execute(
         """
         INSERT INTO runtime_receivedevent
@@ -88,7 +88,7 @@ def read(connection: Connection, number: int) -> VerifiedEvent:
         raise Tampered("the event is gone")
     *columns, mac, key_id = row
     event = pool.in_fields(VerifiedEvent, columns)
-    if not macs.verify(purposes.JOURNAL, Seal(mac=mac, key_id=key_id), *_parts(event)):
+    if not signatures.verify(purposes.JOURNAL, Seal(mac=mac, key_id=key_id), *_parts(event)):
         raise Tampered("the event does not verify")
     return event
 

@@ -12,8 +12,8 @@ from typing import Any
 from uuid import UUID
 
 from runtime.errors import Tampered
-from runtime.keyring import macs, purposes
-from runtime.keyring.macs import Seal, row_text
+from runtime.keyring import purposes, signatures
+from runtime.keyring.signatures import Seal, row_text
 from runtime.store import pool
 from runtime.store.pool import Connection
 
@@ -145,7 +145,7 @@ def add_act(
     ).fetchone()
     assert last is not None  # an aggregate has one row
     added = StoredAct(seq=last[0] + 1, act=act, by=by, at=pool.now(connection), body=body)
-    seal = macs.seal(purposes.JOURNAL, _text(trigger, added))
+    seal = signatures.seal(purposes.JOURNAL, _text(trigger, added))
     connection.execute(
         """
         INSERT INTO runtime_triggeract (trigger, seq, act, by, token, at, body, mac, key_id)
@@ -170,7 +170,7 @@ def newest_acts(connection: Connection, trigger: TriggerRow, limit: int) -> list
     for seq, act, by, at, body, mac, key_id in rows:
         stored = StoredAct(seq=seq, act=act, by=by, at=at, body=body)
         seal = Seal(mac=mac, key_id=key_id)
-        if not macs.verify(purposes.JOURNAL, seal, _text(trigger.id, stored)):
+        if not signatures.verify(purposes.JOURNAL, seal, _text(trigger.id, stored)):
             raise Tampered(f"the {trigger.kind.noun} does not verify")
         acts.append(stored)
     return acts

@@ -26,8 +26,8 @@ from uuid import UUID
 from django.conf import settings
 
 from runtime.errors import KeyMissing, LedgerBroken, Tampered
-from runtime.keyring import macs, purposes
-from runtime.keyring.macs import Seal
+from runtime.keyring import purposes, signatures
+from runtime.keyring.signatures import Seal
 from runtime.store import pool
 from runtime.store.pool import Connection
 
@@ -72,7 +72,7 @@ class Ledger:
         with self._lock, self._open_file() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             self._catch_up(file)
-            seal = macs.seal(purposes.AUDIT, LABEL, self._head, fact)
+            seal = signatures.seal(purposes.AUDIT, LABEL, self._head, fact)
             # What follows is a line that a crash cut off: `add` has not returned for it, so nothing relies on it.
             file.truncate(self._read_to)
             file.seek(self._read_to)
@@ -95,7 +95,7 @@ class Ledger:
             if not line.endswith(b"\n"):
                 return
             fact, *seal = line.decode(errors="replace").rstrip("\n").rsplit(" ", 2)
-            if len(seal) != 2 or not macs.verify(
+            if len(seal) != 2 or not signatures.verify(
                 purposes.AUDIT, Seal(key_id=seal[0], mac=seal[1]), LABEL, self._head, fact
             ):
                 raise LedgerBroken(f"line {len(self._facts) + 1} of {self.path} does not verify")

@@ -17,7 +17,8 @@ from django.conf import settings
 
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import read_json
-from runtime.core.values.limits import MAX_DELIVERY, escape_text
+from runtime.core.values.limits import MAX_DELIVERY
+from runtime.core.values.texts import escape_text
 from runtime.store import failpoints
 from runtime.store.pool import Connection
 from runtime.triggers.event_definition import EventDefinition

@@ -23,10 +23,16 @@ from pytest_django import Settings
 
 from agents.effect_handler import AgentEffects
 from agents.errors import RegistryError
-from agents.llm import event_loop, pricing
+from agents.llm import event_loop, providers
 from agents.llm.messages import to_provider
-from agents.llm.pricing import complete_usage
-from agents.llm.providers import REMEMBERED, Outages, choose_models, lacking, require_models
+from agents.llm.providers import (
+    REMEMBERED,
+    Outages,
+    choose_models,
+    complete_usage,
+    lacking,
+    require_models,
+)
 from agents.llm.replies import from_provider
 from agents.sdk import Budget, tool
 from agents.sdk.scripts import call, say, script, together
@@ -311,9 +317,9 @@ def test_a_providers_price_comes_from_the_bundled_list(settings: Settings) -> No
 
 def test_the_dearest_of_several_models_counts(settings: Settings) -> None:
     settings.SIGNOFF_MODEL = "openai:gpt-4o-mini,openai:gpt-4o"
-    assert pricing.rates_of(counter) == DEAREST
+    assert providers.rates_of(counter) == DEAREST
     settings.SIGNOFF_MODEL = "openai:gpt-4o,openai:our-own-llama"
-    assert pricing.rates_of(counter) is None
+    assert providers.rates_of(counter) is None
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from runtime.core.documents.codec import decode_entry
 from runtime.core.run.continuation import GivenReply
 from runtime.core.run.events import FrameClosed, FrameOpened, ModelReplied, Proposal
 from runtime.core.values.ids import ROOT
-from runtime.core.values.limits import MAX_ITEMS, MAX_REPLY, size_of
+from runtime.core.values.json_values import size_of
+from runtime.core.values.limits import MAX_ITEMS, MAX_REPLY
 from runtime.reads.journal import JournalLine, Remaining
 from runtime.reads.trace.fold import fold
 from runtime.reads.transcript import Transcript, transcript_of

@@ -23,7 +23,7 @@ from approvals.port.adapter import ApprovalService
 from approvals.rights import approval_rights, assignments, principals
 from approvals.rights.principals import ALL_SCOPES
 from approvals.rights.second_admin import SecondAdmin
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid

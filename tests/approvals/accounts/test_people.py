@@ -22,7 +22,7 @@ from approvals.models import Token
 from approvals.people import accounts, tokens
 from approvals.people.accounts import create_person
 from approvals.rights.principals import ALL_SCOPES, Scope
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from tests.support.calls import around

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from approvals.governance import allowance_changes, allowance_uses
 from approvals.models import Approval
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.ports.access import Actor
 from tests.support import seeds
 

@@ -13,7 +13,7 @@ from approvals.errors import AllowanceRefused, NotFound, UnknownAllowance
 from approvals.governance import allowance_changes, allowance_list, allowances
 from approvals.models import AllowanceAct, Approval
 from approvals.people import absences, accounts, tokens
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor

@@ -26,7 +26,7 @@ from approvals.errors import (
 from approvals.models import Approval, AuditEntry, Token
 from approvals.port.adapter import ApprovalService
 from approvals.rights.principals import ALL_SCOPES, Scope
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from approvals.signed import audit
 from runtime.core.values.enums import Decision, GateKind, Verdict
 from runtime.errors import Forbidden, InvalidInput

@@ -17,7 +17,6 @@ from approvals.reads import approval_views
 from approvals.requests import verification
 from approvals.signed import audit
 from runtime.control.interventions import cancel
-from runtime.core.documents import external_call
 from runtime.core.values.enums import Risk
 from runtime.errors import Forbidden, InvalidInput, Tampered
 from runtime.keyring import files, purposes
@@ -176,7 +175,8 @@ def test_what_has_no_deadline_to_move_is_refused(
     bea: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     doubt, outside = seeds.in_doubt(), waiting()
-    monkeypatch.setattr(external_call, "is_path", lambda path: path == outside.path)
+    is_outside = property(lambda approval: approval.id == outside.id)
+    monkeypatch.setattr(Approval, "is_external", is_outside)
     for approval, why in ((doubt, "has no deadline"), (outside, "the agent outside")):
         assert not approval_views.approval(approval.id, actor=bea).may_extend
         until = seeds.moment(3600).isoformat()

@@ -25,7 +25,7 @@ from approvals.decisions.extend import extend
 from approvals.errors import ApprovalError, Expired
 from approvals.models import Approval, AuditEntry
 from approvals.port.adapter import ApprovalService
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from approvals.signed import audit
 from runtime.control.interventions import cancel as cancel_run
 from runtime.core.values.enums import Decision, GateKind, Risk, Verdict

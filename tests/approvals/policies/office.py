@@ -5,7 +5,7 @@ from typing import Any
 from agents.models import PublishedAgent
 from approvals.governance import policies
 from approvals.models import Approval
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.ports.access import Actor
 from tests.support import seeds
 

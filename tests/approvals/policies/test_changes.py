@@ -15,9 +15,8 @@ from approvals.governance import policies
 from approvals.models import PolicyAct
 from approvals.people import accounts
 from approvals.rules.judge import Facts
-from approvals.rules.policy import Policy
+from approvals.rules.policy import Group, Policy
 from approvals.rules.policy_text import SETTINGS
-from approvals.rules.roles import Group
 from approvals.signed import votes
 from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput

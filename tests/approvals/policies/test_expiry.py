@@ -21,8 +21,7 @@ from approvals.reads.inbox import View
 from approvals.requests import verification
 from approvals.rights.principals import principal_of
 from approvals.rules import policy
-from approvals.rules.policy import Demands, Escalation, OnExpiry, Stage, demands_of
-from approvals.rules.roles import Group
+from approvals.rules.policy import Demands, Escalation, Group, OnExpiry, Stage, demands_of
 from approvals.signed import audit, statements, votes
 from runtime.core.values.enums import Decision, Verdict
 from runtime.errors import Forbidden, InvalidInput

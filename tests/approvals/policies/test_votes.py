@@ -14,7 +14,7 @@ from approvals.people import accounts
 from approvals.port.adapter import ApprovalService
 from approvals.reads import deciders
 from approvals.rights import approval_rights
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from approvals.signed import audit, rows, statements, votes
 from runtime.core.values.enums import Decision, Risk, Verdict
 from runtime.errors import Forbidden, InvalidInput

@@ -15,7 +15,7 @@ from approvals.decisions import decide
 from approvals.governance import policies
 from approvals.models import Approval
 from approvals.people.accounts import create_person
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.ports.access import Actor
 from tests.bench.figures import Finding, Line, percentile, ratio
 from tests.bench.sides import tasks

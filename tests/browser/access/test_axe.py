@@ -25,8 +25,7 @@ from approvals.models import Approval, VersionDecision
 from approvals.people import directories, instances, mappings, password_links, tokens
 from approvals.port.adapter import ApprovalService
 from approvals.rights.principals import Scope
-from approvals.rules.policy import Demands
-from approvals.rules.roles import Group
+from approvals.rules.policy import Demands, Group
 from approvals.signed.rows import add
 from runtime.control import jobs
 from runtime.control.external_events import deliver

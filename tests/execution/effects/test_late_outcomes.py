@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from runtime.control import verification
-from runtime.control.settle import settle, undo
+from runtime.control.user_actions import settle, undo
 from runtime.core.values.enums import Decision, Verdict
 from runtime.core.values.limits import KEPT_INLINE
 from runtime.execution.claim import advance

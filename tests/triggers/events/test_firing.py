@@ -8,7 +8,7 @@ import pytest
 
 from approvals.models import Approval
 from approvals.people import accounts
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.control.external_events import deliver
 from runtime.control.verification import verify
 from runtime.errors import (

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from approvals.people import accounts
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.control.start import start
 from runtime.core.values.limits import MAX_EVENT_DATA
 from runtime.errors import Forbidden, InvalidInput

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.control.external_events import deliver
 from runtime.core.values.limits import MAX_DELIVERY
 from runtime.errors import InvalidInput, NoSuchTrigger, NoSuchWebhook, NotVerified, Tampered

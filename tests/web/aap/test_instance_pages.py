@@ -14,7 +14,7 @@ from approvals.people import accounts, instances, tokens
 from approvals.people.accounts import set_groups
 from approvals.reads import external_instances
 from approvals.rights.principals import ALL_SCOPES, Scope
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from tests.support.api_client import Caller, field_of
 from tests.support.pages import has, log_in, queries_at_most, shows, text, text_of
 from tests.support.seeds import Cast

@@ -13,7 +13,7 @@ from approvals.people import tokens
 from approvals.people.accounts import set_groups
 from approvals.people.instances import authenticate
 from approvals.rights.principals import ALL_SCOPES
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from tests.support.seeds import Cast
 from tests.support.threads import together
 from tests.web.aap.conftest import BODY, Desk, Door, code

@@ -15,7 +15,7 @@ from approvals.decisions import external_requests
 from approvals.models import Approval, ApprovalUse, AuditEntry, Instance
 from approvals.people.accounts import set_groups
 from approvals.port.adapter import ApprovalService
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.control import interventions
 from runtime.errors import RequestError
 from runtime.models import Run

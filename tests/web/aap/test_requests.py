@@ -21,7 +21,7 @@ from approvals.decisions import checks, external_requests
 from approvals.errors import AlreadyCancelled, Expired
 from approvals.models import Approval, ApprovalUse
 from approvals.people.accounts import set_groups
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from approvals.web.api import aap
 from runtime.control.kill_switches import engage
 from runtime.control.verification import verify

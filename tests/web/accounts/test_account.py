@@ -17,7 +17,7 @@ from approvals.people import account_list, tokens
 from approvals.people.accounts import create_person
 from approvals.rights import principals
 from approvals.rights.principals import ALL_SCOPES
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
 from tests.support.pages import has, log_in, queries_at_most, shows, text, text_of

@@ -20,7 +20,7 @@ from approvals.models import PasswordLink
 from approvals.people import accounts, password_links
 from approvals.people.accounts import create_person
 from approvals.rights import assignments
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from tests.support.pages import has, log_in, shows, text_of
 from tests.support.seeds import PASSWORD, Cast
 

@@ -15,7 +15,7 @@ from approvals.models import AuditEntry
 from approvals.people import tokens
 from approvals.people.accounts import set_groups
 from approvals.rights.principals import ALL_SCOPES, Scope
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.control.verification import verify
 from runtime.errors import NoSuchRun
 from runtime.models import Run

@@ -8,7 +8,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from approvals.models import Approval
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.control.interventions import pause
 from runtime.control.kill_switches import engage
 from runtime.models import Run

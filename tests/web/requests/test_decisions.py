@@ -17,7 +17,7 @@ from pytest_django import Settings
 from approvals.models import Approval, AuditEntry
 from approvals.people.accounts import create_person
 from approvals.port.adapter import ApprovalService
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from approvals.signed import audit
 from runtime import broker
 from runtime.keyring import sealing

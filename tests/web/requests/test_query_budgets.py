@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import Settings
 
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.core.values.enums import GateKind
 from tests.approvals.allowances.office import proposed
 from tests.support import seeds

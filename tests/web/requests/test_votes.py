@@ -13,7 +13,7 @@ from django.utils import timezone
 from approvals.models import Approval
 from approvals.people import accounts
 from approvals.port.adapter import ApprovalService
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.ports.access import Actor
 from tests.approvals.policies.office import asked, reviewers
 from tests.support import seeds

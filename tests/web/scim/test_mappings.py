@@ -16,7 +16,7 @@ from approvals.errors import LogBroken, NotConfirmable
 from approvals.models import Approval, ApprovalClaim, DirectoryEntry, Handover, MappingAct
 from approvals.people import accounts, mappings
 from approvals.rights import assignments, principals
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from config.env.environment import ROOT
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor

@@ -12,7 +12,7 @@ from django.test import Client
 from approvals.models import Assignment, DirectoryEntry
 from approvals.people import accounts, directories, tokens
 from approvals.rights import assignments, principals
-from approvals.rules.roles import Group
+from approvals.rules.policy import Group
 from runtime.ports.access import Actor
 from tests.support.api_client import Caller
 from tests.support.commands import tried

@@ -26,8 +26,8 @@ from runtime.control.start import create
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.reducer import initial
 from runtime.core.values.enums import CallState, EffectClass, GateKind
-from runtime.core.values.ids import idempotency_key
 from runtime.errors import RunEnded
+from runtime.execution.effects.perform import idempotency_key
 from runtime.models import Gate, Run, Signal, WaitingCall, WorkerProcess
 from runtime.ports.access import Actor
 from runtime.store import pool
