@@ -20,7 +20,7 @@ from agents.llm.providers import Outages, is_scripted
 from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
 from agents.sdk import conditions, inputs
-from agents.sdk.answers import ARGUMENT, TOGETHER
+from agents.sdk.definitions import ANSWER_ARGUMENT, ANSWERED_TOGETHER
 from agents.sdk.spec import DEFAULT_DEADLINE, FINAL_ANSWER, AgentSpec, ToolSpec
 from agents.tool_calls import call, context_of, open_arguments, read_arguments, require_object
 from runtime.core.run.events import PinnedPrompt
@@ -292,9 +292,9 @@ def _find_answer_problem(caller: AgentSpec, args: Any) -> str:
         answer = sealing.open_args(FINAL_ANSWER, args)
         return "" if caller.output is None else plain(inputs.explain_result(caller, answer))
     unsealed = open_arguments(caller.answer, args)
-    if isinstance(unsealed, dict) and set(unsealed) == {TOGETHER}:
+    if isinstance(unsealed, dict) and set(unsealed) == {ANSWERED_TOGETHER}:
         return inputs.NOT_ALONE
-    if caller.output is None or (isinstance(unsealed, dict) and set(unsealed) == {ARGUMENT}):
+    if caller.output is None or (isinstance(unsealed, dict) and set(unsealed) == {ANSWER_ARGUMENT}):
         return ""
     return plain(secrets.redact(caller.answer, unsealed, inputs.explain_result(caller, unsealed)))
 

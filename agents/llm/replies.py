@@ -23,7 +23,7 @@ from pydantic_core import to_jsonable_python
 from agents import secrets
 from agents.llm.providers import cost_of, counts_of
 from agents.sdk import inputs
-from agents.sdk.answers import ARGUMENT, TOGETHER
+from agents.sdk.definitions import ANSWER_ARGUMENT, ANSWERED_TOGETHER
 from agents.sdk.scripts import REPEATED
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec
 from runtime.core.run.continuation import Call, GivenReply
@@ -199,11 +199,11 @@ def held_proposals(
     assert agent.answer is not None  # only such an agent holds its answers
     seal = partial(secrets.seal_args, agent.answer)
     if not calls:
-        args = {ARGUMENT: text if output is None else output}
+        args = {ANSWER_ARGUMENT: text if output is None else output}
         return (Proposal(tool=FINAL_ANSWER, args=seal(args)),)
     is_alone = len(calls) == 1  # an answer beside other calls is marked, and refused
     return tuple(
-        replace(call, args=seal(call.args if is_alone else {TOGETHER: call.args}))
+        replace(call, args=seal(call.args if is_alone else {ANSWERED_TOGETHER: call.args}))
         if call.tool == FINAL_ANSWER
         else call
         for call in calls

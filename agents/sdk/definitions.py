@@ -1,6 +1,7 @@
 """Defines tools and agents: `@tool` on a typed function, `agent(…)` around instructions, model and tools.
 
-A tool may ask for the facts about its call, a `ToolContext`. `agent(plan=True)` adds the tool `plan`.
+A tool may ask for the facts about its call, a `ToolContext`. `agent(plan=True)` adds the tool `plan`. An agent whose
+answer may wait for a reviewer gives it by a call of its own.
 """
 
 import inspect
@@ -17,14 +18,15 @@ from pydantic import BaseModel, Field
 from agents.credentials import Credential
 from agents.errors import CredentialRefused, DefinitionError, NotDone, ToolError
 from agents.sdk import fields, mistakes
-from agents.sdk.answers import Answer, answer_tool
 from agents.sdk.previews import Preview, PreviewChange
 from agents.sdk.signature import ToolSignature, read_signature
 from agents.sdk.spec import (
     DEFAULT_DEADLINE,
+    FINAL_ANSWER,
     AgentSpec,
     ApprovalMode,
     Compaction,
+    Condition,
     Holds,
     Prompt,
     ThreadMemory,
@@ -68,6 +70,13 @@ __all__ = [
     "tool",
 ]
 
+ANSWER_ARGUMENT = "answer"
+ANSWERED_TOGETHER = (
+    "together"  # the name of the arguments of an answer that is not alone in its reply
+)
+ANSWER_SENTENCE = "Give the answer to the requester"
+
+_Tool = Callable[..., Callable[[Callable[..., Any]], Any]]
 
 _Item = Annotated[str, Field(min_length=1, max_length=MAX_PLAN_ITEM)]
 _Number = Annotated[int, Field(ge=1, le=MAX_PLAN_ITEMS)]
@@ -77,6 +86,20 @@ Numbers = Annotated[list[_Number], Field(max_length=MAX_PLAN_ITEMS)]
 
 # The only result that a person may report for a call whose result is secret: that it happened.
 _NOTHING = {"type": "null"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The rules by which an agent's answer waits for a reviewer: as for a call of a tool.
+
+    `approval` and `risk` may be functions of `answer`, a text or the agent's `output`. `expires_in` is the time in
+    seconds that reviewers have, `deny_reasons` are the reasons that they are offered.
+    """
+
+    approval: bool | Condition = True
+    risk: Risk | str | Condition = Risk.LOW
+    expires_in: float | None = None
+    deny_reasons: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,3 +342,36 @@ def plan(
     except ValueError as exc:
         raise ToolError(f"the plan was not changed: {exc}") from exc
     return frames.plan_result(changed)
+
+
+def answer_tool(
+    tool: _Tool, setting: Any, output: type[BaseModel] | None, names: Sequence[str], label: str
+) -> ToolSpec | None:
+    """Make the tool with which the agent gives its answer, or None if its answers are never held.
+
+    `setting` is an Answer, or its `approval` alone. `names` are those of the agent's tools. Raise DefinitionError.
+    """
+    if setting is None or setting is False:
+        return None
+    rules = setting if isinstance(setting, Answer) else Answer(approval=setting)
+    if FINAL_ANSWER in names:
+        raise DefinitionError(
+            f"{label}: its answer is held as a call of {FINAL_ANSWER}: give your tool another name"
+        )
+
+    def give(answer: Any) -> Any:
+        return answer
+
+    give.__name__, give.__doc__ = FINAL_ANSWER, "Give the answer of the agent, which ends its work."
+    give.__annotations__ = {ANSWER_ARGUMENT: output or str, "return": output or str}
+    spec = tool(
+        effect="read",
+        approval=rules.approval,
+        risk=rules.risk,
+        sentence=ANSWER_SENTENCE,
+        expires_in=rules.expires_in,
+        deny_reasons=rules.deny_reasons,
+    )(give)
+    if not isinstance(spec, ToolSpec):  # a mistake in the rules, which is already noted
+        return None
+    return replace(spec, holds_text=True, secret_args=frozenset({ANSWER_ARGUMENT}))

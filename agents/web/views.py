@@ -29,9 +29,9 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.reads import agent_picture, run_figures, workers
 from runtime.reads.run_rows import runs_page
+from runtime.web import requests
 from runtime.web.display import plain_visible
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.pages import query_params
 from runtime.web.requests import Audience, actor_of, form_number
 from runtime.web.schema_form import as_typed, choices_of, help_of, kind_of
 
@@ -308,7 +308,7 @@ def _list(
     """Show the rows that match the words of the search."""
     problem, text = None, ""
     try:
-        text = query_params.search(request)
+        text = requests.search(request)
     except InvalidInput as exc:
         problem = exc
     context = {

@@ -15,7 +15,7 @@ from approvals.errors import AlreadyDecided, Expired
 from approvals.models import Approval
 from approvals.reads.approval_views import ApprovalView
 from approvals.rules import policy
-from approvals.signed import audit, extensions, votes
+from approvals.signed import audit, statements, votes
 from runtime.control import user_actions
 from runtime.control.user_actions import validate_reason
 from runtime.errors import InvalidInput
@@ -44,10 +44,10 @@ def extend(
             raise AlreadyDecided(None)
         moment = _read_deadline(until, zone, approval, at)
         text = validate_reason(reason, "is required to extend")
-        document = extensions.sign(approval, until=moment, by=actor.person, reason=text)
+        document = statements.sign_extension(approval, until=moment, by=actor.person, reason=text)
         user_actions.extend(run=approval.run_id, document=document)
         approval.first_expires_at, approval.expires_at = approval.opened_until, moment
-        approval.extensions = extensions.joined(approval, document)
+        approval.extensions = statements.append_extension(approval, document)
         follows = policy.next_step(votes.demands(approval), approval.opened_until, at, moment)
         assert follows is not None  # it has a deadline
         approval.next_step, approval.next_at = follows.step, follows.at
@@ -69,7 +69,7 @@ def _read_deadline(
         raise InvalidInput("until", "is not for this request, which has no deadline")
     if approval.is_external:
         raise InvalidInput("until", "cannot change: the agent outside that asks set this deadline")
-    if len(extensions.of_request(approval)) >= MAX_EXTENSIONS:
+    if len(statements.read_extensions(approval)) >= MAX_EXTENSIONS:
         raise InvalidInput("until", f"was extended {MAX_EXTENSIONS} times, which is the limit")
     try:
         moment = datetime.fromisoformat(str(until))

@@ -2,12 +2,14 @@
 
 Both people must be able to decide the request from which it was proposed, and not as the deputy of another, so neither
 is its requester or in the origin of its run. The rights of neither may come from the other.
+
+The lists of allowances say for each reader which of these they may do.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -17,12 +19,13 @@ from django.utils import timezone
 from approvals import clock
 from approvals.errors import AllowanceBroken, AllowanceRefused, NotFound, UnknownAllowance
 from approvals.governance import allowance_uses, allowances
-from approvals.governance.allowances import Act, Allowance
-from approvals.models import Approval
+from approvals.governance.allowances import Act, Allowance, State
+from approvals.models import AllowanceAct, Approval
+from approvals.reads.approval_views import to_view
 from approvals.requests import verification
 from approvals.rights import approval_rights, principals
+from approvals.rights.access import SecondAdmin
 from approvals.rights.principals import Principal, Scope
-from approvals.rights.second_admin import SecondAdmin
 from approvals.rules import allowance_terms
 from approvals.rules import allowance_terms as matching
 from approvals.rules.policy import demands_of, risks_decided_by
@@ -35,6 +38,30 @@ from runtime.ports.access import Actor
 
 MAX_TERMS = 16_384  # characters of JSON: every use stores them
 _STATUSES = (Approval.Status.PENDING, Approval.Status.APPROVED)
+
+MAX_USES = 100  # the newest that a page lists
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowanceRow:
+    """An allowance for one reader, with its limits in words."""
+
+    allowance: Allowance
+    state: State
+    limits: tuple[tuple[str, str], ...]
+    may_confirm: bool
+    may_revoke: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """One use. `request` is the request of the call, None if the reader may not read it."""
+
+    number: int
+    at: datetime
+    approval_id: UUID | None
+    sentence: str
+    requester: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +244,40 @@ def source(approval_id: UUID, *, actor: Actor) -> tuple[tuple[LimitedArgument, .
     return (() if problem else arguments(approval)), problem
 
 
+def rows(actor: Actor) -> tuple[tuple[AllowanceRow, ...], tuple[str, ...]]:
+    """Return the newest allowances, and why others do not verify. The caller checked that the actor may read them."""
+    newest, broken = allowances.newest()
+    return _rows(newest, principals.principal_of(actor)), broken
+
+
+def read_with_uses(allowance: UUID, actor: Actor) -> tuple[AllowanceRow, tuple[Use, ...]]:
+    """Return one allowance with its newest uses. Raises UnknownAllowance, AllowanceRefused.
+
+    The request of a use shows the call, if the reader may read it.
+    """
+    stored = readable(allowance, actor)
+    principal = principals.principal_of(actor)
+    (row,) = _rows([stored], principal)
+    acts = AllowanceAct.objects.filter(allowance=stored.id, act=allowances.Act.USED)
+    newest = list(acts.order_by("-seq")[:MAX_USES])
+    approvals_by_id = Approval.objects.in_bulk([act.approval for act in newest])
+    uses = []
+    for act in newest:
+        approval = approvals_by_id.get(act.approval)
+        if approval is None or not approval_rights.reads(principal, approval):
+            approval = None
+        uses.append(
+            Use(
+                number=act.seq - allowances.FIRST_USE + 1,
+                at=act.at,
+                approval_id=approval.id if approval else None,
+                sentence=to_view(approval, principal).sentence if approval else "",
+                requester=approval.requester if approval else "",
+            )
+        )
+    return row, tuple(uses)
+
+
 def _source(approval_id: UUID, actor: Actor) -> tuple[Approval, Principal | None]:
     """Read the request from which an allowance is proposed. Raises NotFound."""
     approval = Approval.objects.filter(pk=approval_id).first()
@@ -299,3 +360,19 @@ def _changing() -> Iterator[None]:
     except IntegrityError as exc:
         raise AllowanceRefused("Another person was faster. Load the page again.") from exc
     allowance_uses.forget()
+
+
+def _rows(stored: Sequence[Allowance], principal: Principal | None) -> tuple[AllowanceRow, ...]:
+    at = clock.now()
+    waiting = [item.terms.request for item in stored if item.state(at) == "proposed"]
+    sources = Approval.objects.in_bulk(waiting) if waiting else {}
+    return tuple(
+        AllowanceRow(
+            allowance=item,
+            state=item.state(at),
+            limits=tuple(allowance_terms.describe(item.terms.limits)),
+            may_confirm=could_confirm(principal, item, sources.get(UUID(item.terms.request))),
+            may_revoke=item.state(at) in ("proposed", "in force") and may_revoke(principal, item),
+        )
+        for item in stored
+    )

@@ -22,7 +22,7 @@ from approvals.models import OF_CALL, Approval, PolicyAct
 from approvals.people import accounts
 from approvals.reads import deciders
 from approvals.requests import snapshot
-from approvals.rights.second_admin import SecondAdmin, may_administer
+from approvals.rights.access import SecondAdmin, may_administer
 from approvals.rules import judge as evaluation
 from approvals.rules import policy_text
 from approvals.rules.judge import Facts, Judgement

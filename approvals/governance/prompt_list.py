@@ -1,27 +1,39 @@
-"""Reads prompts for pages and the API: their versions, labels, proposals, and who did what."""
+"""Reads prompts for pages and the API: their versions, labels, proposals, and who did what.
+
+An admin asks for a trial of a version on recorded runs, a worker performs it, and its replies are read here.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
+from uuid import UUID
 
 import yaml
+from django.db import transaction
 from yaml.nodes import MappingNode, ScalarNode
 
 from approvals import clock
-from approvals.errors import PromptBroken, UnknownPrompt
+from approvals.errors import PromptBroken, PromptRefused, UnknownPrompt
+from approvals.governance import prompt_versions
 from approvals.governance import prompt_versions as stored_prompts
 from approvals.governance.prompt_versions import CODE, LOG, PRODUCTION, Activation, ProposedVersion
 from approvals.models import PromptAct
-from approvals.rights.second_admin import SecondAdmin
+from approvals.rights.access import SecondAdmin
 from approvals.rules import plain_yaml
+from approvals.signed.audit import log_change
+from runtime.control import jobs
 from runtime.core.run.events import AgentChange
 from runtime.core.values.ids import is_prompt_name
 from runtime.core.values.json_values import sha256_of
 from runtime.core.values.texts import find_placeholders
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.ports.agents import PromptUser
 from runtime.reads.version_diff import VersionDifference, differences
+from runtime.store import pool
+from runtime.store.tables.jobs import MAX_RUNS, TRIALS, TrialRow
 
 MAX_FILE = 256 * 1024  # characters; a text of a prompt has at most a quarter of it
 FIELDS = ("prompt", "note", "text")
@@ -246,3 +258,79 @@ _Dumper.add_representer(
     str,
     lambda dumper, text: dumper.represent_scalar(_TEXT, text, style="|" if "\n" in text else None),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptTrialView:
+    """A trial as it is shown. Each of its `runs` has `run`, `error` and `replies`."""
+
+    stored: TrialRow
+    runs: list[dict[str, Any]]
+
+    @property
+    def replies(self) -> int:
+        """The number of recorded replies that a model was asked for again."""
+        return sum(1 for _ in self._replies())
+
+    @property
+    def differ(self) -> int:
+        """The number of tried replies that are not as the recorded ones."""
+        return sum(reply["differs"] for reply in self._replies())
+
+    @property
+    def cost(self) -> float:
+        """What the tried replies of known price cost, in US dollars."""
+        return sum(cost for cost in self._costs() if cost is not None) / 1_000_000
+
+    @property
+    def unpriced(self) -> int:
+        """The number of tried replies of unknown price."""
+        return sum(cost is None for cost in self._costs())
+
+    def _replies(self) -> Iterator[dict[str, Any]]:
+        return (reply for run in self.runs for reply in run["replies"])
+
+    def _costs(self) -> Iterator[int | None]:
+        return (reply["tried"]["cost"] for reply in self._replies() if reply["tried"] is not None)
+
+
+def ask(name: str, number: int, runs: object, *, actor: Actor) -> PromptTrialView:
+    """Have a worker try a version on so many recorded runs.
+
+    Raise InvalidInput naming `runs`, UnknownPrompt, or PromptRefused for a person without the right and while another
+    trial of the prompt has not ended.
+    """
+    prompt_versions.require_right(actor)
+    if isinstance(runs, bool) or not isinstance(runs, int) or not 1 <= runs <= MAX_RUNS:
+        raise InvalidInput("runs", f"must be a number from 1 to {MAX_RUNS}")
+    current = prompt(name)
+    if current.broken:
+        raise PromptRefused(f"The stored prompt does not verify: {current.broken}.")
+    if not current.agents:
+        raise PromptRefused(f"No agent uses the prompt {name}.")
+    current.text(number)
+    version = {"prompt": name, "number": number, "wanted": runs}
+    with transaction.atomic():
+        trial = jobs.enqueue(pool.djangos(), TRIALS, **version, by=actor.person, token=actor.token)
+        if trial is None:
+            raise PromptRefused(f"Another trial of the prompt {name} has not ended.")
+        log_change(
+            actor.person,
+            f"asked for a trial of version {number} of the prompt {name} on {runs} runs",
+        )
+    return find(trial)
+
+
+def find(trial: UUID) -> PromptTrialView:
+    """Return a trial. Raise UnknownPrompt."""
+    with pool.in_transaction() as connection:
+        row = TRIALS.find(connection, trial)
+    if row is None:
+        raise UnknownPrompt
+    return PromptTrialView(stored=row, runs=row.runs)
+
+
+def listed(name: str, number: int) -> list[TrialRow]:
+    """Return the trials of a version without their replies, the newest first."""
+    with pool.in_transaction() as connection:
+        return TRIALS.newest(connection, prompt=name, number=number)

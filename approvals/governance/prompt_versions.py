@@ -16,7 +16,7 @@ from operator import attrgetter
 from approvals import clock
 from approvals.errors import PromptBroken, PromptRefused, UnknownPrompt
 from approvals.models import PromptAct
-from approvals.rights.second_admin import SecondAdmin, may_administer
+from approvals.rights.access import SecondAdmin, may_administer
 from approvals.signed.audit import log_change
 from approvals.signed.rows import SignedLog
 from runtime.core.values.ids import is_prompt_name

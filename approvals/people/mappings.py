@@ -21,7 +21,7 @@ from approvals.models import Assignment, DirectoryEntry, DirectoryToken, Mapping
 from approvals.people import accounts, directories
 from approvals.people.directories import PeopleDirectory
 from approvals.rights import assignments
-from approvals.rights.second_admin import ALONE, SecondAdmin
+from approvals.rights.access import ALONE, SecondAdmin
 from approvals.rules.identity_providers import IdentityProvider
 from approvals.rules.policy import Group
 from approvals.signed.audit import log_change

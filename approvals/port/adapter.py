@@ -31,7 +31,7 @@ from approvals.reads import pending_ages
 from approvals.reads.approval_views import to_view
 from approvals.rights import approval_rights
 from approvals.rules.judge import Facts
-from approvals.signed import audit, extensions
+from approvals.signed import audit, statements
 from runtime.core.run.events import AllowanceUse, GateExtended
 from runtime.core.values.enums import Decision, Risk
 from runtime.errors import GateNotOpen, RunEnded
@@ -114,7 +114,7 @@ class ApprovalService:
 
     def read_extension(self, document: str) -> GateExtended:
         """Verify a received extension of a deadline."""
-        return extensions.read(document)
+        return statements.read_extension(document)
 
     def verify_approval(
         self,

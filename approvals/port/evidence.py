@@ -19,7 +19,7 @@ from django.db.models.functions import Concat
 from approvals.models import Approval, ApprovalUse, Comment, Handover
 from approvals.reads import review_times
 from approvals.requests import snapshot, verification
-from approvals.signed import audit, extensions, statements, votes
+from approvals.signed import audit, statements, votes
 from approvals.signed import rows as signed_rows
 from approvals.signed.audit import UNDONE
 from runtime.core.run.events import GateDecided
@@ -161,7 +161,7 @@ class _Reader:
         if not verification.is_erased(approval):
             snapshot.check_digests(approval)
         if approval.first_expires_at is not None and purposes.DECISIONS in self._keys.keys:
-            extensions.check(approval, self._keys.verify)
+            statements.check_extensions(approval, self._keys.verify)
         if approval.allowance is not None:
             # Whether it covers sealed arguments only the installation can tell.
             is_sealed = sealing.looks_sealed(verification.arguments(approval))

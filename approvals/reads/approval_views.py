@@ -19,8 +19,8 @@ from approvals.requests import confirmation, snapshot, verification
 from approvals.rights import approval_rights as request_rules
 from approvals.rights import principals
 from approvals.rules import policy
-from approvals.signed import extensions, statements
 from approvals.signed import rows as signed_rows
+from approvals.signed import statements
 from runtime.core.run.continuation import merge_people
 from runtime.core.run.events import GateExtended
 from runtime.core.values.enums import GateKind
@@ -149,7 +149,7 @@ class ApprovalView:
     @cached_property
     def extensions(self) -> tuple[GateExtended, ...]:
         """The extensions of its deadline, the first one first."""
-        return () if self.tampered else extensions.of_request(self.stored)
+        return () if self.tampered else statements.read_extensions(self.stored)
 
     @cached_property
     def acts_for(self) -> str | None:

@@ -24,7 +24,7 @@ from approvals.requests import argument_changes, verification
 from approvals.rights import approval_rights as request_rules
 from approvals.rights.principals import Principal, Scope
 from approvals.rules import policy
-from approvals.signed import extensions, statements, votes
+from approvals.signed import statements, votes
 from runtime.core.documents import external_call
 from runtime.core.values.verdicts import IN_HISTORY, VERDICTS
 from runtime.errors import InvalidInput, KeyMissing
@@ -358,7 +358,7 @@ def read_evidence(approval: approval_views.ApprovalView) -> dict[str, Any]:
         "request": {name: getattr(approval, name) for name in _FACTS},
         "digest": approval.digest,
         **_signed(statements.signed_text(row), signature),
-        "extensions": [_signed(*signed) for signed in extensions.signed_texts(row)],
+        "extensions": [_signed(*signed) for signed in statements.extension_texts(row)],
     }
 
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from approvals.models import Approval, ToolSchema
 from approvals.rules import policy
-from approvals.signed import extensions
 from approvals.signed import rows as signed_rows
+from approvals.signed import statements
 from runtime.core.values import json_schema
 from runtime.core.values.enums import EffectClass
 from runtime.core.values.errors import NotJson
@@ -125,7 +125,7 @@ def check_seal(approval: Approval) -> None:
     if not signatures.verify(purposes.REQUESTS, seal, approval.approval_digest, short=True):
         raise NotConfirmed("the stored request differs from the sealed one")
     if approval.first_expires_at is not None:
-        extensions.check(approval)
+        statements.check_extensions(approval)
 
 
 def action_digest(approval: Approval) -> str | None:

@@ -1,19 +1,29 @@
-"""Implements the engine's port for rights.
+"""Implements the engine's port for rights, and the rule of two admins.
 
 A scope is needed to send a request. Its readable rows are decided one by one: the requester, admins, and reviewers
 who may decide one of its requests, by its risk and its rule, can read a run. They can read those of its approvals.
+
+What an admin changes takes effect when a second, independent one confirms it. Two admins are independent if neither
+gave the other the right or the password, directly or through other admins. If an installation has no such admin, the
+change takes effect a day later, and everyone who may decide can see it until then. The command line proposes and
+confirms alone, because its operator has the keys.
 """
 
-from datetime import datetime
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
 
+from django.contrib.auth.models import User
 from django.db.models import Q
 
 from approvals.models import Approval
-from approvals.rights import approval_rights, principals
+from approvals.rights import approval_rights, assignments, principals
 from approvals.rights.principals import AGENT_READERS, Principal, Scope, rights_of
+from approvals.rules.policy import Group
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor, Expression
+
+ALONE: Final = timedelta(hours=24)
 
 
 class AccessService:
@@ -99,3 +109,37 @@ def _owns(principal: Principal | None, scope: str, requester: str) -> bool:
     if principal is None or not principal.has(scope):
         return False
     return principal.person == requester or principal.has(Scope.ADMIN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondAdmin:
+    """The admins who may confirm what `author` proposed. None is the command line."""
+
+    author: str | None
+
+    def may_be(self, person: str) -> bool:
+        """Tell whether this person is an admin who is independent of the author."""
+        return may_administer(Actor(person=person)) and self.is_independent(person)
+
+    def is_independent(self, admin: str) -> bool:
+        """Tell whether the admin is independent of the author; of the command line, every admin is."""
+        if self.author is None:
+            return True
+        return assignments.hands(admin).isdisjoint(assignments.hands(self.author))
+
+    def alone_from(self, proposed_at: datetime) -> datetime | None:
+        """Return when a proposal takes effect without a second admin; None if there is one to wait for."""
+        if self.author is None or self.candidates():
+            return None
+        return proposed_at + ALONE
+
+    def candidates(self) -> list[str]:
+        """Name the admins who could confirm what the author proposes."""
+        admins = User.objects.filter(is_active=True, groups__name=Group.ADMINS).order_by("username")
+        return [admin.username for admin in admins if self.may_be(admin.username)]
+
+
+def may_administer(actor: Actor) -> bool:
+    """Tell whether the actor is an admin."""
+    principal = principals.principal_of(actor)
+    return principal is not None and principal.has(principals.Scope.ADMIN)

@@ -3,6 +3,10 @@
 A statement binds a verdict and its reason to the digest of one request, one person and one time. Only the processes
 that record decisions have the private key. With write access to the database alone, an attacker can neither make
 nor change a statement. The signature is Ed25519 (RFC 8032) over canonical JSON (RFC 8785).
+
+Extensions of a request's deadline are signed likewise. The digest of a request keeps the deadline with which it
+opened. So votes from before an extension stay valid: they are about the same call. The row keeps each extension, and
+they lead from the first deadline to the present one.
 """
 
 import json
@@ -13,13 +17,19 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from pydantic import TypeAdapter
+
 from approvals.models import Approval
+from runtime.core.run.events import GateExtended
 from runtime.core.values.enums import Decision, GateKind, Verdict
 from runtime.core.values.json_values import canonical, sha256_of
 from runtime.core.values.verdicts import VERDICTS, VERDICTS_AT
 from runtime.keyring import purposes, signatures
-from runtime.keyring.signatures import Verifies
+from runtime.keyring.signatures import Signature, Verifies, row_text
 from runtime.ports.approvals import NotConfirmed
+
+_KIND = "extension"  # no decision and no row is of it
+_EVENT = TypeAdapter(GateExtended)
 
 
 def verdict_text(verdict: Verdict) -> str:
@@ -162,6 +172,60 @@ def consequences_of(decision: Decision) -> str | None:
     return None if preview is None else sha256_of(preview.document)
 
 
+def sign_extension(approval: Approval, *, until: datetime, by: str, reason: str) -> str:
+    """Return the signed extension as JSON. Raises ImproperlyConfigured without the private key."""
+    of_gate = {name: getattr(approval, name) for name in ("gate", "frame", "call")}
+    values = {**of_gate, "by": by, "reason": reason, "before": approval.expires_at, "until": until}
+    text = row_text(_KIND, values)
+    signature = signatures.sign(purposes.DECISIONS, text)
+    return json.dumps({"text": text, "hex": signature.hex, "key_id": signature.key_id})
+
+
+def append_extension(approval: Approval, document: str) -> str:
+    """Return the extensions of a request with this one, as its row keeps them."""
+    return json.dumps([*json.loads(approval.extensions or "[]"), document])
+
+
+def read_extensions(
+    approval: Approval, verifies: Verifies = signatures.verify_signature
+) -> tuple[GateExtended, ...]:
+    """Return a request's extensions in their order. Raises NotConfirmed unless people signed them; KeyMissing."""
+    try:
+        documents = json.loads(approval.extensions or "[]")
+        return tuple(read_extension(document, verifies) for document in documents)
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise NotConfirmed("the extensions cannot be read") from exc
+
+
+def extension_texts(approval: Approval) -> tuple[tuple[str, Signature], ...]:
+    """Return the text and the signature of each extension of a verified request."""
+    return tuple(_signed_text(document) for document in json.loads(approval.extensions or "[]"))
+
+
+def check_extensions(approval: Approval, verifies: Verifies = signatures.verify_signature) -> None:
+    """Raise NotConfirmed unless people extended this request from its first deadline to the present one; KeyMissing."""
+    deadline = approval.first_expires_at
+    for extension in read_extensions(approval, verifies):
+        if (extension.gate, extension.before) != (approval.gate, deadline):
+            raise NotConfirmed("a stored extension is of another request or deadline")
+        deadline = extension.until
+    if deadline != approval.expires_at:
+        raise NotConfirmed("the stored deadline differs from the signed one")
+
+
+def read_extension(document: str, verifies: Verifies = signatures.verify_signature) -> GateExtended:
+    """Return a signed extension. Raises NotConfirmed unless a person signed it; KeyMissing."""
+    try:
+        text, signature = _signed_text(document)
+        if verifies(purposes.DECISIONS, signature, text):
+            values = json.loads(text)
+            if values.pop("kind") == _KIND:
+                return _EVENT.validate_python(values)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        raise NotConfirmed("the extension cannot be read") from exc
+    raise NotConfirmed("the extension differs from the signed one")
+
+
 def _text(statement: Statement) -> str:
     effective_at = statement.effective_at
     return canonical(
@@ -227,3 +291,8 @@ def _parse(text: str) -> Statement:
         consequences=fields.get("consequences"),
         authenticated=fields.get("authenticated"),
     )
+
+
+def _signed_text(document: str) -> tuple[str, Signature]:
+    stored = json.loads(document)
+    return stored["text"], Signature(hex=stored["hex"], key_id=stored["key_id"])

@@ -1,16 +1,20 @@
 """Reads the journal of a run for pages: all entries in order, None for unreadable ones.
 
-Nothing is verified here: a page must show the stored data, above all of a quarantined run.
+Nothing is verified here: a page must show the stored data, above all of a quarantined run. Results that are stored
+outside their entry are read for people who may read a run that refers to them.
 """
 
+import json
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
+from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from runtime.core.documents.codec import decode_entry, readable_pattern
 from runtime.core.documents.continuations import decode_continuation
@@ -18,9 +22,12 @@ from runtime.core.run.continuation import Continuation
 from runtime.core.run.reducer import Entry, initial, step
 from runtime.core.values.errors import CoreError
 from runtime.errors import KeyMissing, Tampered
-from runtime.models import ArchivedEntries, JournalEntry, Pruning
+from runtime.models import ArchivedEntries, BlobReference, JournalEntry, Pruning, Run
+from runtime.ports import wiring
 from runtime.reads import time_limits
+from runtime.reads.redaction import redact
 from runtime.store import archived_entries, archived_runs, pool
+from runtime.store.tables import blobs, objects
 from runtime.store.tables.journal import unpacked
 
 COLUMNS = ("position", "body", "mac", "key_id", "packed")  # what `unpacked` needs
@@ -34,6 +41,9 @@ def unreadable_sql(run: str) -> str:
     """
     return f"""ARRAY(SELECT position FROM runtime_journalentry WHERE run_id = {run}
         AND (packed IS NULL OR body <> '') AND left(body, 16) !~ '{readable_pattern()}' ORDER BY position)"""
+
+
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,3 +208,37 @@ def decoded(body: str) -> Entry | None:
         return decode_entry(body)
     except (CoreError, RecursionError):
         return None
+
+
+def object_totals() -> objects.Totals | None:
+    """Return the totals of large results, None without a store. They come from Postgres, so no page waits for it."""
+    return None if wiring.objects() is None else objects.totals(pool.djangos())
+
+
+def blob(condition: Q, digest: str) -> tuple[Any] | None:
+    """Return the value with secrets redacted, in a tuple because the value may be None.
+
+    Return None if no run that meets `condition` refers to it, or if the stored text does not match its hash. A content
+    of an archived run comes from its file. Raise ObjectStoreDown.
+    """
+    if not _DIGEST.fullmatch(digest):  # such text cannot be stored
+        return None
+    users = BlobReference.objects.filter(blob_id=digest).values("run_id")
+    readable = Run.objects.filter(condition, id__in=users)
+    connection = pool.djangos()
+    if readable.exists():
+        try:
+            return (redact(blobs.fetch(connection, digest)),)
+        except Tampered:
+            return None
+    runs = archived_runs.runs_with(connection, digest)
+    if not runs:
+        return None
+    run = Run.objects.filter(condition, id__in=runs).values_list("id", flat=True).first()
+    if run is None:
+        return None
+    try:
+        archived_run = archived_runs.read_for_page(connection, run)
+    except (Tampered, KeyMissing):
+        return None
+    return (redact(json.loads(archived_run.contents[digest])),) if archived_run else None

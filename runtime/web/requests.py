@@ -1,4 +1,4 @@
-"""Reads requests: the actor, the text of a form, the parameters that an operation of the API accepts, and CloudEvents.
+"""Reads requests: the actor, the text of a form, the parameters of a list or of an operation, and CloudEvents.
 
 Unknown fields are refused, not ignored: `{"verdict": "approve", "args": ...}` must not approve the original
 arguments. Ninja validates the fields it knows; `strict` refuses the rest.
@@ -6,6 +6,7 @@ arguments. Ninja validates the fields it knows; `strict` refuses the rest.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Annotated, Any, TypeVar
@@ -24,11 +25,13 @@ from ninja.params import functions
 from ninja.parser import Parser
 from pydantic import BaseModel, ConfigDict, WithJsonSchema
 
+from runtime.control import user_actions
 from runtime.control.kill_switches import active
 from runtime.core.values.limits import MAX_EVENT_NAME, MAX_REASON
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports import wiring
 from runtime.ports.access import Actor
+from runtime.reads.filters import MAX_SEARCH, read_day
 
 # Not the library `cloudevents`: its errors do not name the attribute, and it accepts an object with a name twice. See
 # https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md
@@ -42,6 +45,8 @@ Page = Callable[..., HttpResponse]
 AUTHENTICATED = "authenticated"  # in the session, as in `Actor`
 _RAW = "reads_raw_body"
 _OURS = ("request", "response")  # parameters of a view that ninja fills in
+PERIOD_DAYS = 7  # of a list, without a choice
+MAX_PERIOD_DAYS = 400
 
 
 # A reason in a body. Any value is accepted, so that a caller who may not read the run gets 404, not 422.
@@ -277,3 +282,58 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
             raise InvalidInput(name, "may be given only once")
         document[name] = value
     return document
+
+
+def cursor(request: HttpRequest) -> UUID | None:
+    """Return the cursor of the list. Anything but an id is answered with 404."""
+    text = request.GET.get("cursor")
+    try:
+        return None if text is None else UUID(text)
+    except ValueError as exc:
+        raise Http404 from exc
+
+
+def page_number(request: HttpRequest) -> int:
+    """Return the page number, from 1. Anything else is answered with 404."""
+    number = read_number(request.GET.get("page", "1"), digits=6)
+    if not number:
+        raise Http404
+    return number
+
+
+def choice(request: HttpRequest, name: str, allowed: tuple[str, ...]) -> str:
+    """Return one of the allowed values, empty if it is missing. Other values are answered with 404."""
+    text = request.GET.get(name, "")
+    if text and text not in allowed:
+        raise Http404
+    return text
+
+
+def search(request: HttpRequest) -> str:
+    """Return the text of the search. Raise InvalidInput naming `q`."""
+    return user_actions.validate_text("q", request.GET.get("q", "").strip(), MAX_SEARCH)
+
+
+def read_period(
+    first: str, last: str, names: tuple[str, str] = ("from", "to")
+) -> tuple[date, date]:
+    """Return the first day (UTC) and the day after the last one; without text the last PERIOD_DAYS.
+
+    Raise InvalidInput naming the parameter, which has one of the `names`.
+    """
+    end = (_read_day(names[1], last) if last else datetime.now(UTC).date()) + timedelta(days=1)
+    start = _read_day(names[0], first) if first else end - timedelta(days=PERIOD_DAYS)
+    if start >= end:
+        raise InvalidInput(names[0], "must not be after the last day")
+    if (end - start).days > MAX_PERIOD_DAYS:
+        raise InvalidInput(
+            names[0], f"must be less than {MAX_PERIOD_DAYS} days before the last day"
+        )
+    return start, end
+
+
+def _read_day(name: str, text: str) -> date:
+    day = read_day(text)
+    if day is None or day.year < 2000:
+        raise InvalidInput(name, "must be a day such as 2026-11-24")
+    return day.date()

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from agents.effect_handler import AgentEffects
 from approvals.errors import PromptRefused, UnknownPrompt
-from approvals.governance import prompt_trials as trials
+from approvals.governance import prompt_list as trials
 from approvals.governance import prompt_versions
 from approvals.governance.prompt_versions import LOG
 from runtime import broker

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from approvals.decisions import teamwork
 from approvals.decisions.decide import undo
-from approvals.governance import prompt_trials
+from approvals.governance import prompt_list
 from approvals.models import Approval
 from approvals.rules.policy import Group
 from runtime.core.values.budgets import BudgetLimits
@@ -110,7 +110,7 @@ def test_a_trial_of_a_prompt_is_followed_until_it_has_ended(desk: Desk) -> None:
     spec = shop_desk()
     released(spec.subagents[0])
     released(spec)
-    prompt_trials.ask(PROMPT, 0, 1, actor=Actor(person="admin"))
+    prompt_list.ask(PROMPT, 0, 1, actor=Actor(person="admin"))
     desk.log_in("admin")
     page = desk.page
     page.clock.install(time=timezone.now())

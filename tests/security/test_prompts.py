@@ -14,7 +14,7 @@ from agents.sdk import prompt
 from agents.sdk.scripts import call, say
 from approvals import clock
 from approvals.errors import PromptBroken
-from approvals.governance import prompt_trials, prompt_versions
+from approvals.governance import prompt_list, prompt_versions
 from approvals.governance.prompt_versions import LOG, StoredPrompts
 from approvals.models import Approval
 from approvals.people import accounts
@@ -95,7 +95,7 @@ def test_a_trial_keeps_only_replies_that_a_run_would_keep(
 ) -> None:
     shop = make_shop(_reply(say("Served."), reply))
     shop.end_runs(1)
-    trial = prompt_trials.ask(NAME, shop.number, 1, actor=ADMIN).stored.id
+    trial = prompt_list.ask(NAME, shop.number, 1, actor=ADMIN).stored.id
     [[tried]] = [run["replies"] for run in shop.perform(trial)]
     assert tried["tried"] is None
     assert problem in tried["error"]
@@ -105,7 +105,7 @@ def test_a_trial_compares_held_answers_and_shows_neither(make_shop: Callable[...
     shop = make_shop(_reply(say("canary-was"), say("canary-is")), answer=True)
     shop.end_runs(1)
     for number, differs in ((0, False), (shop.number, True)):
-        trial = prompt_trials.ask(NAME, number, 1, actor=ADMIN).stored.id
+        trial = prompt_list.ask(NAME, number, 1, actor=ADMIN).stored.id
         [[tried]] = [run["replies"] for run in shop.perform(trial)]
         assert (tried["differs"], "canary" in str(tried)) == (differs, False)
 
@@ -115,7 +115,7 @@ def test_a_forged_trial_tries_no_more_runs_than_one_that_was_asked_for(
 ) -> None:
     shop = make_shop(_reply(say("Served."), say("Served well.")))
     shop.end_runs(MAX_RUNS + 1)
-    trial = prompt_trials.ask(NAME, shop.number, 1, actor=ADMIN).stored.id
+    trial = prompt_list.ask(NAME, shop.number, 1, actor=ADMIN).stored.id
     PromptTrial.objects.update(wanted=1_000_000)
     assert len(shop.perform(trial)) == MAX_RUNS
 
@@ -125,7 +125,7 @@ def test_a_trial_needs_the_right_of_its_admin_when_it_begins(
 ) -> None:
     shop = make_shop(_reply(say("Served."), say("Served well.")))
     shop.end_runs(1)
-    trial = prompt_trials.ask(NAME, shop.number, 1, actor=person("anne", Group.ADMINS)).stored.id
+    trial = prompt_list.ask(NAME, shop.number, 1, actor=person("anne", Group.ADMINS)).stored.id
     accounts.disable("anne", actor="admin")
     perform_trial(trial, handler=shop.agents, drains=lambda: False)
     stored = PromptTrial.objects.get()

@@ -27,7 +27,7 @@ from runtime.core.documents.blobs import digest_of
 from runtime.errors import Forbidden, NotArchived, NotHeld, NotImportable, RunArchived, Tampered
 from runtime.models import ArchivedRun, JournalEntry, Pruning, Run, StoredBlob
 from runtime.ports.access import Actor
-from runtime.reads import blobs, entries, run_rows
+from runtime.reads import entries, run_rows
 from runtime.reads import journal as lines
 from runtime.store import archived_runs, pool, sealed_files
 from runtime.store.tables import objects, pruning
@@ -260,8 +260,8 @@ def test_what_needs_the_journal_says_that_the_run_is_archived(target: Target) ->
             act()
     assert target.start(args=ARGS, key="H-1", advanced=False) == run
     digest = ArchivedRun.objects.get().contents[0]
-    assert blobs.blob(Q(), digest) == (SECRET * 5_000,)
-    assert blobs.blob(Q(requester="cyril"), digest) is None
+    assert lines.blob(Q(), digest) == (SECRET * 5_000,)
+    assert lines.blob(Q(requester="cyril"), digest) is None
     page = entries.journal_page(run, limit=2)
     assert [item.position for item in page.items] == [1, 2]
     assert entries.journal_page(run, limit=2, cursor=2).items[0].position == 3

@@ -22,7 +22,7 @@ from agents.tools.mcp_definitions import Definition, write_definitions
 from agents.tools.mcp_gateway import mcp_gateway
 from approvals import clock
 from approvals.governance import allowance_changes, policies, prompt_versions, subscriptions
-from approvals.governance import prompt_trials as trials
+from approvals.governance import prompt_list as trials
 from approvals.governance.subscriptions import Act, SubscriptionTerms
 from approvals.models import Approval, OutboxMessage
 from approvals.people import accounts, instances, password_links, preferences, tokens

@@ -8,7 +8,7 @@ from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
 from approvals.errors import UnknownAllowance
-from approvals.governance import allowance_changes, allowance_list
+from approvals.governance import allowance_changes
 from approvals.governance.allowances import Allowance
 from approvals.rights import principals
 from approvals.rights.access import AccessService
@@ -59,14 +59,14 @@ class AllowanceOut(Schema):
     request: str
 
 
-@fields_of(allowance_list.Use, "number at sentence")
+@fields_of(allowance_changes.Use, "number at sentence")
 class AllowanceUseOut(Schema):
     """A use of an allowance. `request` is null if you may not read the request of the call."""
 
     request: UUID | None
 
     @staticmethod
-    def resolve_request(use: allowance_list.Use) -> UUID | None:
+    def resolve_request(use: allowance_changes.Use) -> UUID | None:
         """Return the id of the approval."""
         return use.approval_id
 
@@ -112,7 +112,7 @@ def list_allowances(request: Authenticated) -> dict[str, Any]:
     AccessService().require(request.auth, Scope.APPROVALS_READ)
     if not allowance_changes.reads(principals.principal_of(request.auth)):
         raise UnknownAllowance
-    rows, broken = allowance_list.rows(request.auth)
+    rows, broken = allowance_changes.rows(request.auth)
     return {"items": [_fields(row) for row in rows], "broken": list(broken)}
 
 
@@ -120,7 +120,7 @@ def list_allowances(request: Authenticated) -> dict[str, Any]:
 def read_allowance(request: Authenticated, allowance: str) -> dict[str, Any]:
     """Read one allowance with its newest uses."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    row, uses = allowance_list.read_with_uses(id_of(allowance, UnknownAllowance), request.auth)
+    row, uses = allowance_changes.read_with_uses(id_of(allowance, UnknownAllowance), request.auth)
     return {**_fields(row), "uses": uses}
 
 
@@ -130,7 +130,7 @@ def propose_allowance(request: Authenticated, approval: str, body: AllowanceIn) 
     allowance = allowance_changes.propose(
         id_of(approval), limits=body.limits, count=body.count, days=body.days, actor=request.auth
     )
-    return _fields(allowance_list.read_with_uses(allowance, request.auth)[0])
+    return _fields(allowance_changes.read_with_uses(allowance, request.auth)[0])
 
 
 @router.post("/allowances/{allowance}/confirm", response=AllowanceOut)
@@ -138,7 +138,7 @@ def confirm_allowance(request: Authenticated, allowance: str) -> dict[str, Any]:
     """Put a proposed allowance in force, as the second person."""
     allowance_id = id_of(allowance, UnknownAllowance)
     allowance_changes.confirm(allowance_id, actor=request.auth)
-    return _fields(allowance_list.read_with_uses(allowance_id, request.auth)[0])
+    return _fields(allowance_changes.read_with_uses(allowance_id, request.auth)[0])
 
 
 @router.post("/allowances/{allowance}/revoke", response=AllowanceOut)
@@ -146,10 +146,10 @@ def revoke_allowance(request: Authenticated, allowance: str, body: RevocationIn)
     """Revoke an allowance at once, or withdraw its proposal."""
     allowance_id = id_of(allowance, UnknownAllowance)
     allowance_changes.revoke(allowance_id, actor=request.auth, reason=body.reason)
-    return _fields(allowance_list.read_with_uses(allowance_id, request.auth)[0])
+    return _fields(allowance_changes.read_with_uses(allowance_id, request.auth)[0])
 
 
-def _fields(row: allowance_list.AllowanceRow) -> dict[str, Any]:
+def _fields(row: allowance_changes.AllowanceRow) -> dict[str, Any]:
     allowance = row.allowance
     return {
         **{name: getattr(allowance, name) for name in _OWN.split()},

@@ -6,7 +6,7 @@ from uuid import UUID
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from approvals.governance import prompt_list, prompt_trials, prompt_versions
+from approvals.governance import prompt_list, prompt_versions
 from approvals.governance.prompt_list import PromptText, PromptView
 from approvals.governance.prompt_versions import CODE, ProposedVersion
 from approvals.rights.access import AccessService
@@ -200,7 +200,7 @@ class TryPromptIn(PromptNumberIn):
 def try_prompt(request: Authenticated, body: TryPromptIn) -> Status[TrialRow]:
     """Have a worker ask the models of recorded runs again, with another version. No call is made. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    trial = prompt_trials.ask(
+    trial = prompt_list.ask(
         name_in(body.name), number_in(body.number), body.runs, actor=request.auth
     )
     return Status(202, trial.stored)
@@ -210,4 +210,4 @@ def try_prompt(request: Authenticated, body: TryPromptIn) -> Status[TrialRow]:
 def read_prompt_trial(request: Authenticated, trial: UUID) -> TrialRow:
     """Read a trial, with the recorded and the tried replies so far. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    return prompt_trials.find(trial).stored
+    return prompt_list.find(trial).stored

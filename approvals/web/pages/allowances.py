@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from approvals.errors import AllowanceRefused
-from approvals.governance import allowance_changes, allowance_list
+from approvals.governance import allowance_changes
 from approvals.governance.allowance_changes import LimitedArgument
 from approvals.reads import approval_views
 from approvals.rights import principals
@@ -47,7 +47,7 @@ readers = Audience(_require_reader)
 @readers.page
 def allowances(request: HttpRequest) -> HttpResponse:
     """List the newest allowances: those that wait, those in force, and past ones."""
-    rows, broken = allowance_list.rows(actor_of(request))
+    rows, broken = allowance_changes.rows(actor_of(request))
     context = {
         "section": "allowances",
         "proposed": [row for row in rows if row.state == "proposed"],
@@ -62,7 +62,7 @@ def show(
     request: HttpRequest, allowance_id: UUID, problem: RequestError | None = None
 ) -> HttpResponse:
     """Show one allowance with its uses, and why an act on it was refused."""
-    row, uses = allowance_list.read_with_uses(allowance_id, actor_of(request))
+    row, uses = allowance_changes.read_with_uses(allowance_id, actor_of(request))
     context: dict[str, Any] = {
         "section": "allowances",
         "row": row,

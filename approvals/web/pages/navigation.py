@@ -30,8 +30,8 @@ from runtime.reads import run_rows
 from runtime.reads.filters import MAX_SEARCH, begins_id, filter_runs
 from runtime.reads.labels import title_of
 from runtime.web.display import status_words
-from runtime.web.pages import query_params
 from runtime.web.requests import actor_of, render_live, users
+from runtime.web.requests import search as read_search
 
 HITS = 5  # of each kind
 SEARCHED_RUNS = 10_000  # the newest ones: this search runs while a person types
@@ -85,7 +85,7 @@ def search(request: HttpRequest) -> HttpResponse:
     principal = principals.principal_of(actor_of(request))
     problem, hits = None, list[Hit]()
     try:
-        text = query_params.search(request)
+        text = read_search(request)
         hits = list(_find(request, principal, text)) if text else []
     except InvalidInput as exc:
         problem, text = exc, request.GET.get("q", "")

@@ -21,14 +21,13 @@ from runtime.core.run.continuation import RunStatus
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.reads import run_figures, workers
-from runtime.reads.blobs import object_totals
+from runtime.reads.journal import object_totals
 from runtime.reads.labels import title_of
 from runtime.reads.run_figures import NamedUsage, UsageKey, limited_models, run_totals
 from runtime.reads.suspects import suspect_totals
-from runtime.web import charts, downloads
+from runtime.web import charts, downloads, requests
 from runtime.web.charts import Chart, Series
 from runtime.web.display import duration
-from runtime.web.pages import query_params
 from runtime.web.requests import admins
 from runtime.web.scalars import dollars
 
@@ -169,11 +168,11 @@ def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
 
 
 def _read_range(request: HttpRequest) -> str:
-    return query_params.choice(request, "days", RANGES) or RANGES[0]
+    return requests.choice(request, "days", RANGES) or RANGES[0]
 
 
 def _read_key(request: HttpRequest) -> UsageKey:
-    return UsageKey(query_params.choice(request, "by", COST_KEYS) or UsageKey.AGENT)
+    return UsageKey(requests.choice(request, "by", COST_KEYS) or UsageKey.AGENT)
 
 
 def _period(days: str) -> tuple[date, date]:
@@ -205,17 +204,15 @@ def _cost_url(key: UsageKey, day: date, name: str) -> str:
 def costs(request: HttpRequest) -> HttpResponse:
     """Show what runs used in a period, or send it as CSV."""
     next_key = next((name for name in COST_KEYS if name not in request.GET), UsageKey.DAY)
-    key = UsageKey(query_params.choice(request, "by", tuple(UsageKey)) or next_key)
+    key = UsageKey(requests.choice(request, "by", tuple(UsageKey)) or next_key)
     only = {
         name: request.GET[name].replace("\x00", "") for name in COST_KEYS if name in request.GET
     }
     filters = {str(name): text for name, text in only.items()}
     problem, rows = None, tuple[NamedUsage, ...]()
-    since, until = query_params.read_period("", "")
+    since, until = requests.read_period("", "")
     try:
-        since, until = query_params.read_period(
-            request.GET.get("from", ""), request.GET.get("to", "")
-        )
+        since, until = requests.read_period(request.GET.get("from", ""), request.GET.get("to", ""))
         rows = run_figures.read_usage(key, since, until, only)
     except InvalidInput as exc:
         problem = exc

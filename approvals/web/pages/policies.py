@@ -15,8 +15,8 @@ from approvals.governance.policies import SIMULATED_DAYS, PolicyVersion, Simulat
 from approvals.reads import policy_deciders
 from approvals.reads.policy_deciders import Deciders
 from approvals.rights import principals
+from approvals.rights.access import SecondAdmin
 from approvals.rights.principals import Scope
-from approvals.rights.second_admin import SecondAdmin
 from approvals.rules import policy_sentences
 from approvals.rules import policy_text as texts
 from approvals.rules.policy import Policy

@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.urls.converters import StringConverter
 
 from approvals.errors import PromptRefused
-from approvals.governance import prompt_list, prompt_trials, prompt_versions
+from approvals.governance import prompt_list, prompt_versions
 from runtime.core.values.ids import PROMPT_NAME
 from runtime.core.values.limits import MAX_INSTRUCTIONS, MAX_REASON
 from runtime.errors import InvalidInput, RequestError
@@ -131,7 +131,7 @@ def try_prompt(request: HttpRequest, name: str, number: int) -> HttpResponse:
         return _trial_page(request, name, number)
     runs = read_number(form_text(request.POST, "runs").strip(), digits=4)
     try:
-        prompt_trials.ask(name, number, runs, actor=actor_of(request))
+        prompt_list.ask(name, number, runs, actor=actor_of(request))
     except InvalidInput as refused:
         problem = f"The number of {refused.field} {refused.detail}."
         return _trial_page(request, name, number, problem=problem, status=422)
@@ -145,13 +145,13 @@ def _trial_page(
 ) -> HttpResponse:
     prompt = prompt_list.prompt(name)
     prompt.text(number)
-    newest = prompt_trials.listed(name, number)
+    newest = prompt_list.listed(name, number)
     job = recorded_runs.requested_job(request, "trial", newest)
     context = {
         "section": "prompts",
         "prompt": prompt,
         "number": number,
-        "trial": prompt_trials.find(job.id) if job else None,
+        "trial": prompt_list.find(job.id) if job else None,
         "counts": range(1, MAX_RUNS + 1),
         "run_count": form_text(request.POST, "runs") or "3",
         "problem": problem,

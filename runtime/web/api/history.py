@@ -17,8 +17,7 @@ from runtime.reads.run_rows import RunDetail
 from runtime.reads.transcript import AgentMessage, read_transcript
 from runtime.store.tables.jobs import JobRow, ReplayRow
 from runtime.web.api.runs import RunOut
-from runtime.web.pages.query_params import read_period
-from runtime.web.requests import Authenticated, Body, Reason, raw_body, with_example
+from runtime.web.requests import Authenticated, Body, Reason, raw_body, read_period, with_example
 from runtime.web.schemas import fields_of
 
 router = Router(tags=["history"])

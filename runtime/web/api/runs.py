@@ -19,7 +19,7 @@ from runtime.core.run.retries import RateLimitWait
 from runtime.core.values.budgets import NAMES
 from runtime.core.values.limits import MAX_KEY, MAX_MESSAGE
 from runtime.ports import wiring
-from runtime.reads import blobs, entries, outcomes, run_page, run_rows, workers
+from runtime.reads import entries, journal, outcomes, run_page, run_rows, workers
 from runtime.reads.run_rows import GateView, LegalHold, Page, RunDetail, WaitView
 from runtime.reads.transcript import read_transcript
 from runtime.store.tables.kill_switches import KillSwitchRow
@@ -377,7 +377,7 @@ def read_content(request: Authenticated, digest: str) -> Any:
     """Read a result by its hash, if you may read a run with it."""
     access = wiring.access()
     access.require(request.auth, "runs:read")
-    content = blobs.blob(access.readable_runs(request.auth), digest)
+    content = journal.blob(access.readable_runs(request.auth), digest)
     if content is None:
         raise Http404("There is no such content.")
     return JsonResponse(content[0], safe=False)

@@ -18,8 +18,8 @@ from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.reads import (
     agent_picture,
-    blobs,
     entries,
+    journal,
     outcomes,
     run_page,
     run_rows,
@@ -30,7 +30,7 @@ from runtime.reads import (
 )
 from runtime.reads.filters import MAX_SEARCH
 from runtime.triggers import listing
-from runtime.web.pages import query_params
+from runtime.web import requests
 from runtime.web.requests import actor_of, admins, is_htmx, users
 
 MESSAGES = 200  # on one page
@@ -56,7 +56,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
                 "run": detail,
                 **_read_step(request, history),
                 "keep": _encoded(_choice_parameters(*_row_choice(request))),
-                "number": query_params.page_number(request),
+                "number": requests.page_number(request),
             }
             return _varied(render(request, "runs/run.html#pane", context))
         context = _context(request, detail, problem, history, is_admin=is_admin)
@@ -93,7 +93,7 @@ def _context(
 ) -> dict[str, Any]:
     actor, access = actor_of(request), wiring.access()
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
-    tab = query_params.choice(request, "tab", tabs) or "timeline"
+    tab = requests.choice(request, "tab", tabs) or "timeline"
     pending = run_rows.pending_requests(detail.id)
     may_control = (
         not detail.ended
@@ -191,7 +191,7 @@ def _read_step(request: HttpRequest, history: run_page.RunHistory) -> dict[str, 
 
 
 def _row_choice(request: HttpRequest) -> tuple[str, str]:
-    choice = query_params.choice(request, "only", tuple(timeline.RowFilter))
+    choice = requests.choice(request, "only", tuple(timeline.RowFilter))
     return choice, request.GET.get("q", "").strip()[:MAX_SEARCH]
 
 
@@ -211,7 +211,7 @@ def _piece(
     size: int,
     at: int | None = None,
 ) -> dict[str, Any]:
-    number = query_params.page_number(request) if at is None or "page" in request.GET else at
+    number = requests.page_number(request) if at is None or "page" in request.GET else at
     last = max(1, -(-len(items) // size))
     if number > last:
         raise Http404
@@ -232,7 +232,7 @@ def _piece(
 @users.page
 def file(request: HttpRequest, digest: str) -> HttpResponse:
     """Send a picture or a PDF to people who may read a run that refers to it. A PDF is not opened in the browser."""
-    content = blobs.blob(wiring.access().readable_runs(actor_of(request)), digest)
+    content = journal.blob(wiring.access().readable_runs(actor_of(request)), digest)
     stored = None if content is None else file_of(content[0])
     if stored is None:
         raise Http404
@@ -252,7 +252,7 @@ def file(request: HttpRequest, digest: str) -> HttpResponse:
 @users.page
 def blob(request: HttpRequest, digest: str) -> HttpResponse:
     """Send JSON with secrets redacted, to people who may read a run that refers to it."""
-    content = blobs.blob(wiring.access().readable_runs(actor_of(request)), digest)
+    content = journal.blob(wiring.access().readable_runs(actor_of(request)), digest)
     if content is None:
         raise Http404
     text = json.dumps(content[0], indent=2, ensure_ascii=False)

@@ -27,7 +27,7 @@ from runtime.reads import run_rows, suspects
 from runtime.reads.entries import RemovedEntry, removed_entries
 from runtime.reads.run_rows import RunDetail
 from runtime.reads.transcript import read_transcript
-from runtime.web.pages import query_params
+from runtime.web import requests
 from runtime.web.pages.run import with_archive
 from runtime.web.requests import actor_of, admins, form_text, users
 
@@ -293,7 +293,7 @@ lift_hold = admins.form(_page_of(_LIFT))
 def removed(request: HttpRequest, run: UUID) -> HttpResponse:
     """List the entries that were moved to the archive while the run was live."""
     detail, problem = with_archive(readable(run, actor_of(request)))
-    number, total = query_params.page_number(request), detail.history_begins - 1
+    number, total = requests.page_number(request), detail.history_begins - 1
     after = (number - 1) * ENTRIES
     if after >= max(1, total):
         raise Http404

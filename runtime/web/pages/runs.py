@@ -36,8 +36,7 @@ from runtime.reads import filters, outcomes, run_figures
 from runtime.reads import run_rows as run_queries
 from runtime.reads.filters import FILTERS, MAX_SEARCH
 from runtime.reads.run_rows import Page, RunLine
-from runtime.web import downloads
-from runtime.web.pages import query_params
+from runtime.web import downloads, requests
 from runtime.web.requests import actor_of, form_text, render_live, users
 
 TABS = (
@@ -113,14 +112,14 @@ def runs(request: HttpRequest) -> HttpResponse:
     is_admin = access.reads_continuations(actor)
     filter_values = read_filters(request)
     try:
-        search = query_params.search(request)
+        search = requests.search(request)
         matching = condition(readable, filter_values, search)
     except InvalidInput as exc:
         problem, search, matching = exc, request.GET.get("q", ""), Q(pk__in=[])
     query = {**filter_values, "q": search} if search and not problem else filter_values
     page = run_queries.runs_page(
         matching,
-        cursor=query_params.cursor(request),
+        cursor=requests.cursor(request),
         oldest=filter_values.get("order") == OLDEST,
     )
     context = {
@@ -169,7 +168,7 @@ def download(request: HttpRequest) -> downloads.Answer:
     """Stream all runs that match, and log who exports what."""
     actor = actor_of(request)
     try:
-        filter_values, search = read_filters(request), query_params.search(request)
+        filter_values, search = read_filters(request), requests.search(request)
         condition(wiring.access().readable_runs(actor), filter_values, search)  # is it valid?
     except InvalidInput as exc:
         return downloads.refuse(exc)
@@ -215,11 +214,11 @@ def run_batch(request: HttpRequest, name: str) -> HttpResponse:
 def read_filters(request: HttpRequest) -> dict[str, str]:
     """Return the filters of the address beside the search."""
     texts = {
-        "tab": query_params.choice(request, "tab", tuple(filters.TABS)),
-        "status": query_params.choice(request, "status", tuple(RunStatus)),
+        "tab": requests.choice(request, "tab", tuple(filters.TABS)),
+        "status": requests.choice(request, "status", tuple(RunStatus)),
         "from": request.GET.get("from", ""),
         "to": request.GET.get("to", ""),
-        "order": query_params.choice(request, "order", (OLDEST,)),
+        "order": requests.choice(request, "order", (OLDEST,)),
     }
     return {name: text for name, text in texts.items() if text}
 
@@ -346,7 +345,7 @@ def _matching(request: HttpRequest, act: BatchAct, actor: Actor) -> tuple[Page[R
     if not act.may(access, actor, ""):
         readable &= Q(requester=actor.person)
     try:
-        search = query_params.search(request)
+        search = requests.search(request)
         matching = condition(readable, filters, search)
     except InvalidInput:
         search, matching = "", Q(pk__in=[])

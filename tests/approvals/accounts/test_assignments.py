@@ -21,8 +21,8 @@ from approvals.people import accounts, password_links, tokens
 from approvals.people.login import Hasher
 from approvals.port.adapter import ApprovalService
 from approvals.rights import approval_rights, assignments, principals
+from approvals.rights.access import SecondAdmin
 from approvals.rights.principals import ALL_SCOPES
-from approvals.rights.second_admin import SecondAdmin
 from approvals.rules.policy import Group
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from approvals import clock
 from approvals.errors import AllowanceRefused, NotFound, UnknownAllowance
-from approvals.governance import allowance_changes, allowance_list, allowances
+from approvals.governance import allowance_changes, allowances
 from approvals.models import AllowanceAct, Approval
 from approvals.people import absences, accounts, tokens
 from approvals.rules.policy import Group
@@ -90,7 +90,7 @@ def test_a_deputy_makes_none_in_the_place_of_another(request_: Approval) -> None
         with pytest.raises(Forbidden, match="lets only other people decide"):
             act()
     assert allowance_changes.source(named.id, actor=CORA)[1] is not None
-    assert not allowance_list.read_with_uses(allowance, CORA)[0].may_confirm
+    assert not allowance_changes.read_with_uses(allowance, CORA)[0].may_confirm
     allowance_changes.confirm(allowance, actor=Actor(person="dan"))
 
 
