@@ -252,78 +252,59 @@ class ProtocolRefusal(Exception):
     status: int
     code: str
 
+    def __init_subclass__(cls, *, code: str, status: int = 409) -> None:
+        cls.status, cls.code = status, code
+
     def __init__(self) -> None:
         super().__init__((type(self).__doc__ or "").strip())
 
 
-class InstanceDeleted(ProtocolRefusal):
+class InstanceDeleted(ProtocolRefusal, code="instance_deleted"):
     """The instance that was created with this key was deleted."""
 
-    status, code = 409, "instance_deleted"
 
-
-class IdempotencyConflict(ProtocolRefusal):
+class IdempotencyConflict(ProtocolRefusal, code="idempotency_conflict"):
     """This idempotency key was used with other fields."""
 
-    status, code = 409, "idempotency_conflict"
 
-
-class WebhookVerificationFailed(ProtocolRefusal):
+class WebhookVerificationFailed(ProtocolRefusal, code="webhook_verification_failed", status=422):
     """The webhook did not answer the verification with its challenge."""
 
-    status, code = 422, "webhook_verification_failed"
 
-
-class AlreadyTerminal(ProtocolRefusal):
+class AlreadyTerminal(ProtocolRefusal, code="already_terminal"):
     """The request is decided or expired."""
 
-    status, code = 409, "already_terminal"
 
-
-class NotApproved(ProtocolRefusal):
+class NotApproved(ProtocolRefusal, code="not_approved"):
     """The request is not approved, or its call may not start now."""
 
-    status, code = 409, "not_approved"
 
-
-class ApprovalExpired(ProtocolRefusal):
+class ApprovalExpired(ProtocolRefusal, code="approval_expired"):
     """The approval was not used in time."""
 
-    status, code = 409, "approval_expired"
 
-
-class AlreadyUsed(ProtocolRefusal):
+class AlreadyUsed(ProtocolRefusal, code="already_consumed"):
     """The approval was used before."""
 
-    status, code = 409, "already_consumed"
 
-
-class NotUsed(ProtocolRefusal):
+class NotUsed(ProtocolRefusal, code="not_consumed"):
     """The approval was not used, so there is no outcome to report."""
 
-    status, code = 409, "not_consumed"
 
-
-class OutcomeConflict(ProtocolRefusal):
+class OutcomeConflict(ProtocolRefusal, code="outcome_conflict"):
     """Another outcome was reported before."""
 
-    status, code = 409, "outcome_conflict"
 
-
-class NotReady(ProtocolRefusal):
+class NotReady(ProtocolRefusal, code="not_ready", status=503):
     """The run has not received its decision yet: try again."""
-
-    status, code = 503, "not_ready"
 
     def __init__(self, instance: UUID) -> None:
         super().__init__()
         self.instance = instance
 
 
-class TooManyPending(ProtocolRefusal):
+class TooManyPending(ProtocolRefusal, code="too_many_pending", status=429):
     """Too many requests of this instance wait for people: try again later."""
-
-    status, code = 429, "too_many_pending"
 
 
 class BrokenChain(Exception):

@@ -19,7 +19,7 @@ from runtime.web.requests import layout_of
 urlpatterns = [
     path("api/v1/", api.api.urls),
     path("api/mcp/", mcp.serve),
-    path("api/mcp/<str:gateway>/", mcp.serve_gateway, name="mcp-gateway"),
+    path("api/mcp/<str:gateway>/", mcp.serve, name="mcp-gateway"),
     path("api/aap/", include("approvals.web.api.aap")),
     re_path("^api/", api.missing),
     path("scim/v2/<path:path>", directories.serve_scim),

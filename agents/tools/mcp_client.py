@@ -37,20 +37,21 @@ _REFUSALS = frozenset({types.METHOD_NOT_FOUND, types.INVALID_PARAMS, types.HEADE
 
 @dataclass(slots=True)
 class Exchange:
-    """The transport's record of one call. `calling` is set when the next request is the call itself."""
+    """The record of one call: how far its request went, by the transport, and its result.
 
+    `calling` is set when the next request is the call itself. `breach` says how the result breaks the schema that the
+    server declares for it.
+    """
+
+    server: McpServer
     calling: bool = False
     sent: bool = False
     status: int = 0
     retry_after: str | None = None
     refused: Exception | None = None
-
-
-@dataclass(slots=True)
-class _McpAnswer:
-    value: types.CallToolResult | None = None
+    result: types.CallToolResult | None = None
+    breach: str = ""
     problem: Exception | None = None
-    breach: str = ""  # how the result breaks the schema that the server declares for it
 
 
 async def list_definitions(
@@ -60,15 +61,12 @@ async def list_definitions(
 
     Raise NotDone if it cannot be reached.
     """
-    exchange, listed = Exchange(), list[types.Tool]()
+    exchange, listed = Exchange(server), list[types.Tool]()
     try:
-        async with (
-            asyncio.timeout(seconds),
-            _connect(server, credentials, exchange, seconds) as client,
-        ):
+        async with _connect(exchange, credentials, seconds) as client:
             listed = await _list(client)
     except Exception as exc:
-        raise _problem_of(server, exchange, exc) from exc
+        raise _problem_of(exchange, exc) from exc
     definitions = []
     for tool in listed:
         hints = tool.annotations.model_dump(by_alias=True) if tool.annotations else {}
@@ -85,28 +83,16 @@ async def call_tool(
     Raise DefinitionChanged, NotDone or CredentialRefused if certainly nothing happened, and ToolError if the server
     refuses. Any other error leaves the outcome unknown.
     """
-    exchange, answer = Exchange(), _McpAnswer()
-    seconds = context.remaining()
+    exchange = Exchange(server)
     try:
-        async with (
-            asyncio.timeout(seconds),
-            _connect(server, context.credentials, exchange, seconds) as client,
-        ):
-            await _call(
-                client,
-                definition,
-                context,
-                arguments,
-                exchange,
-                answer,
-                is_command=bool(server.command),
-            )
+        async with _connect(exchange, context.credentials, context.remaining()) as client:
+            await _call(client, definition, context, arguments, exchange)
     except Exception as exc:
-        answer.problem = answer.problem or exc
-    if answer.value is not None:  # also if the connection was not closed well
-        return _read(answer.value, answer.breach)
-    assert answer.problem is not None
-    raise _problem_of(server, exchange, answer.problem) from answer.problem
+        exchange.problem = exchange.problem or exc
+    if exchange.result is not None:  # also if the connection was not closed well
+        return _read(exchange.result, exchange.breach)
+    assert exchange.problem is not None
+    raise _problem_of(exchange, exchange.problem) from exchange.problem
 
 
 async def _call(
@@ -115,11 +101,8 @@ async def _call(
     context: ToolContext,
     arguments: Mapping[str, Any],
     exchange: Exchange,
-    answer: _McpAnswer,
-    *,
-    is_command: bool,
 ) -> None:
-    """Fill in the answer. An exception would leave the connection's task group as another one."""
+    """Record the result or the problem. An exception would leave the connection's task group as another one."""
     try:
         listed = {tool.name: tool for tool in await _list(client)}
         tool = listed.get(definition.name)
@@ -127,27 +110,26 @@ async def _call(
             change = (
                 "describes it differently than it was accepted" if tool else "does not have it now"
             )
-            answer.problem = DefinitionChanged(
+            raise DefinitionChanged(
                 f"The tool {definition.name} was not called, because its MCP server {change}: see what changed with"
                 " `manage.py mcp_tools`, and accept it or take the tool out; then start the workers again."
             )
-            return
-        exchange.calling, exchange.sent = True, is_command
+        exchange.calling, exchange.sent = True, bool(exchange.server.command)
         # Not Client.call_tool, which sends a call again that the server refused for its headers, nor that of the
         # session, which loses a result that breaks its schema.
         params = types.CallToolRequestParams(
             name=definition.name, arguments=dict(arguments), _meta={KEY: context.key}
         )
-        answer.value = await client.session.send_request(
+        exchange.result = await client.session.send_request(
             types.CallToolRequest(params=params), types.CallToolResult
         )
-        if not answer.value.is_error:
+        if not exchange.result.is_error:
             try:
-                await client.session.validate_tool_result(definition.name, answer.value)
+                await client.session.validate_tool_result(definition.name, exchange.result)
             except Exception as exc:  # the schema is the server's, and may itself be wrong
-                answer.breach = str(exc)[:QUOTED] or type(exc).__name__
+                exchange.breach = str(exc)[:QUOTED] or type(exc).__name__
     except Exception as exc:
-        answer.problem = exc
+        exchange.problem = exc
 
 
 async def _list(client: Client) -> list[types.Tool]:
@@ -166,10 +148,11 @@ async def _list(client: Client) -> list[types.Tool]:
 
 @asynccontextmanager
 async def _connect(
-    server: McpServer, credentials: Mapping[str, str], exchange: Exchange, seconds: float
+    exchange: Exchange, credentials: Mapping[str, str], seconds: float
 ) -> AsyncIterator[Client]:
+    server = exchange.server
     values = {name: fill_placeholders(text, credentials) for name, text in server.values.items()}
-    async with AsyncExitStack() as stack:
+    async with asyncio.timeout(seconds), AsyncExitStack() as stack:
         if server.command:
             command, *words = server.command
             parameters = StdioServerParameters(command=command, args=words, env=values)
@@ -178,7 +161,7 @@ async def _connect(
         else:
             http_client.require_headers(values)
             http = httpx2.AsyncClient(
-                transport=_McpTransport(server, exchange, values, seconds),
+                transport=_McpTransport(exchange, values, seconds),
                 headers={**values, "Accept-Encoding": "identity"},
                 timeout=seconds,
                 trust_env=False,
@@ -193,10 +176,9 @@ async def _connect(
 class _McpTransport(httpx2.AsyncHTTPTransport):
     """Connects to the server alone, at a checked address, and records how far a call went."""
 
-    def __init__(
-        self, server: McpServer, exchange: Exchange, headers: Mapping[str, str], seconds: float
-    ) -> None:
+    def __init__(self, exchange: Exchange, headers: Mapping[str, str], seconds: float) -> None:
         super().__init__(**http_client.connection_options())
+        server = exchange.server
         self._check = http_client.RequestCheck(
             (http_client.site_of(server.url),),
             private=server.private,
@@ -281,7 +263,7 @@ def _text(block: types.ContentBlock) -> str:
             return f"({block.type}, which is not kept)"
 
 
-def _problem_of(server: McpServer, exchange: Exchange, problem: BaseException) -> Exception:
+def _problem_of(exchange: Exchange, problem: BaseException) -> Exception:
     """Return the exception that says what a failure means for the call."""
     while isinstance(problem, BaseExceptionGroup):
         problem = problem.exceptions[0]
@@ -289,7 +271,7 @@ def _problem_of(server: McpServer, exchange: Exchange, problem: BaseException) -
         problem = exchange.refused
     if isinstance(problem, DefinitionChanged | NotDone | ToolError):
         return problem
-    text = f"{server.label}: {str(problem)[:QUOTED] or type(problem).__name__}"
+    text = f"{exchange.server.label}: {str(problem)[:QUOTED] or type(problem).__name__}"
     if exchange.status == 401:
         return CredentialRefused(text)
     if exchange.status in http_client.NOT_NOW:
