@@ -12,7 +12,6 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import Enum, auto
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
@@ -74,37 +73,38 @@ class InstanceView:
     created: bool = False
 
 
-class Unchanged(Enum):
-    """Says that a change leaves the webhook as it is, which None would remove."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceFields:
+    """The fields of a provisioning or of a change, with its idempotency key and their fingerprint.
 
-    WEBHOOK = auto()
+    A change keeps the name if it is None, and the webhook if `keeps_webhook`; otherwise None removes that.
+    """
+
+    name: str | None = None
+    webhook: Webhook | None = None
+    keeps_webhook: bool = True
+    key: str = ""
+    fingerprint: str = ""
 
 
-def provision(
-    *,
-    name: str | None,
-    actor: Actor,
-    key: str = "",
-    fingerprint: str = "",
-    webhook: Webhook | None = None,
-) -> InstanceView:
+def provision(fields: InstanceFields, *, actor: Actor) -> InstanceView:
     """Create an instance of the actor, or return the one that was created with this key. Without one it is new.
 
     Raise Forbidden; InvalidInput naming `instance_name`; InstanceDeleted or IdempotencyConflict; InvalidUrl or
     WebhookVerificationFailed.
     """
     require_provisioner(actor)
-    _check_name(name)
+    _check_name(fields.name)
     owner = User.objects.get(username=actor.person)
-    key_hash = tokens.hash_secret(key or uuid4().hex)
+    key_hash = tokens.hash_secret(fields.key or uuid4().hex)
     with transaction.atomic():
         _lock_key(f"{owner.pk} {key_hash}")
         instance = Instance.objects.filter(owner=owner, idempotency_key=key_hash).first()
         if instance is None:
-            return _created(owner, name, key_hash, fingerprint, actor, webhook)
+            return _created(owner, fields, key_hash)
     if instance.deleted_at is not None:
         raise InstanceDeleted
-    if instance.fingerprint != fingerprint or instance.sealed is None:
+    if instance.fingerprint != fields.fingerprint or instance.sealed is None:
         raise IdempotencyConflict
     return _view(instance, credential=sealing.unseal(instance.sealed, _location(instance.pk)))
 
@@ -115,51 +115,44 @@ def find(*, instance: UUID, actor: Actor) -> InstanceView:
     return _view(_read(instance, actor))
 
 
-def change(
-    *,
-    instance: UUID,
-    name: str | None,
-    key: str,
-    fingerprint: str,
-    actor: Actor,
-    webhook: Webhook | Unchanged | None = Unchanged.WEBHOOK,
-) -> InstanceView:
-    """Give an instance another name, unless it is None, or webhook. Sent again with its key, it changes nothing.
+def change(fields: InstanceFields, *, instance: UUID, actor: Actor) -> InstanceView:
+    """Give an instance another name or webhook. Sent again with its key, it changes nothing.
 
     Raise Forbidden; InvalidInput naming `instance_name`; UnknownInstance; IdempotencyConflict; InvalidUrl or
     WebhookVerificationFailed.
     """
     require_provisioner(actor)
-    _check_name(name)
+    _check_name(fields.name)
+    key_hash = tokens.hash_secret(fields.key)
     with transaction.atomic():
-        _lock_key(f"{instance} {tokens.hash_secret(key)}")
-        earlier = _read(instance, actor).updates.get(tokens.hash_secret(key))
+        _lock_key(f"{instance} {key_hash}")
+        earlier = _read(instance, actor).updates.get(key_hash)
         if earlier is not None:
-            if earlier["fingerprint"] != fingerprint:
+            if earlier["fingerprint"] != fields.fingerprint:
                 raise IdempotencyConflict
             sent = earlier.get("webhook")
             first = Webhook(url=sent[0], registration_id=sent[1]) if sent else None
             return InstanceView(id=instance, name=earlier["name"], webhook=first)
-        if isinstance(webhook, Webhook):
-            _verify(webhook, instance, actor)
+        if fields.webhook is not None:
+            _verify(fields.webhook, instance, actor.person)
         row = _read(instance, actor, locks=True)
-        if not isinstance(webhook, Unchanged):
-            put_webhook(row, webhook)
-        row.name = row.name if name is None else escape_text(name)
+        if not fields.keeps_webhook:
+            put_webhook(row, fields.webhook)
+        row.name = row.name if fields.name is None else escape_text(fields.name)
         view = _view(row)
         at = clock.now()
         recent = (at - _KEPT).isoformat()
         updates = {hashed: past for hashed, past in row.updates.items() if past["at"] > recent}
         address = view.webhook and [view.webhook.url, view.webhook.registration_id]
-        answer = {"fingerprint": fingerprint, "name": row.name, "webhook": address}
-        row.updates = {**updates, tokens.hash_secret(key): {**answer, "at": at.isoformat()}}
+        answer = {"fingerprint": fields.fingerprint, "name": row.name, "webhook": address}
+        row.updates = {**updates, key_hash: {**answer, "at": at.isoformat()}}
         row.save(update_fields=["name", "updates"])
         log_change(actor.person, f"changed the instance {row.id}")
     return view
 
 
-def delete(*, instance: UUID, actor: Actor | None, any_owner: bool = False) -> bool:
-    """End an instance and its credential. Return False if it had ended before. `actor` None is the command line.
+def delete(*, instance: UUID, actor: Actor | None, any_owner: bool = False) -> None:
+    """End an instance and its credential; an ended one stays so. `actor` None is the command line.
 
     Raise Forbidden; UnknownInstance, also for that of another person unless `any_owner`.
     """
@@ -168,12 +161,11 @@ def delete(*, instance: UUID, actor: Actor | None, any_owner: bool = False) -> b
     with transaction.atomic():
         row = _read(instance, None if any_owner else actor, locks=True, deleted=True)
         if row.deleted_at is not None:
-            return False
+            return
         row.deleted_at, row.sealed = clock.now(), None
         row.save(update_fields=["deleted_at", "sealed"])
         put_webhook(row, None)
         log_change(None if actor is None else actor.person, f"ended the instance {row.id}")
-    return True
 
 
 def record_request(instance: Instance, framework: str) -> None:
@@ -209,33 +201,26 @@ def lock(instance: UUID) -> None:
         raise UnknownInstance
 
 
-def _created(
-    owner: User,
-    name: str | None,
-    key_hash: str,
-    fingerprint: str,
-    actor: Actor,
-    webhook: Webhook | None,
-) -> InstanceView:
+def _created(owner: User, fields: InstanceFields, key_hash: str) -> InstanceView:
     at, secret, instance_id = clock.now(), secrets.token_hex(32), uuid4()
-    if webhook is not None:
-        _verify(webhook, instance_id, actor)
+    if fields.webhook is not None:
+        _verify(fields.webhook, instance_id, owner.get_username())
     Instance.objects.filter(sealed__isnull=False, created_at__lt=at - _KEPT).update(sealed=None)
     instance = Instance(
         id=instance_id,
         owner=owner,
-        name=escape_text(name or f"Instance {str(instance_id)[:8]}"),
+        name=escape_text(fields.name or f"Instance {str(instance_id)[:8]}"),
         secret_hash=tokens.hash_secret(secret),
         created_at=at,
         idempotency_key=key_hash,
-        fingerprint=fingerprint,
+        fingerprint=fields.fingerprint,
     )
     credential = f"{Instance.PREFIX}{instance_id.hex}_{secret}"
     instance.sealed = sealing.seal(credential, _location(instance.pk))
     signed_rows.add(instance)
-    if webhook is not None:
-        put_webhook(instance, webhook)
-    log_change(actor.person, f"provisioned the instance {instance_id}")
+    if fields.webhook is not None:
+        put_webhook(instance, fields.webhook)
+    log_change(owner.get_username(), f"provisioned the instance {instance_id}")
     return _view(instance, credential=credential, created=True)
 
 
@@ -254,14 +239,38 @@ def _read(
 
 
 def _view(instance: Instance, **fields: Any) -> InstanceView:
-    webhook = webhook_of(instance)
+    row = InstanceWebhook.objects.filter(instance=instance).first()
+    webhook = None if row is None else Webhook(url=row.url, registration_id=row.registration_id)
     return InstanceView(id=instance.id, name=instance.name, webhook=webhook, **fields)
 
 
-def _verify(webhook: Webhook, instance: UUID, actor: Actor) -> None:
-    """Verify one webhook of a person at a time: each may take ten seconds of a thread of the web."""
-    _lock_key(f"webhooks of {actor.person}")
-    verify_webhook(webhook, instance)
+def _verify(target: Webhook, instance: UUID, person: str) -> None:
+    """Ask the receiver for a challenge, once. Raise InvalidUrl, WebhookVerificationFailed.
+
+    It may take ten seconds of a thread of the web, so one webhook of a person is verified at a time.
+    """
+    _lock_key(f"webhooks of {person}")
+    webhook.check_url(target.url)
+    challenge, message_id = str(uuid4()), str(uuid4())
+    body = {
+        "id": message_id,
+        "type": VERIFICATION,
+        "registration_id": target.registration_id,
+        "instance_id": str(instance),
+        "created_at": clock.to_wire(clock.now()),
+        "challenge": challenge,
+    }
+    reply = webhook.post(
+        target.url, secret=target.secret, message_id=message_id, body=json.dumps(body)
+    )
+    if reply.refused:
+        raise InvalidUrl("must be at a public address")
+    try:
+        answer = json.loads(reply.body) if reply.status == 200 else None
+    except (ValueError, RecursionError):
+        answer = None
+    if answer != {"challenge": challenge}:
+        raise WebhookVerificationFailed
 
 
 def _lock_key(text: str) -> None:
@@ -286,31 +295,6 @@ def is_secret(text: str) -> bool:
     except ValueError:
         return False
     return len(key) == KEY_BYTES and text == PREFIX + base64.b64encode(key).decode()
-
-
-def verify_webhook(target: Webhook, instance: UUID) -> None:
-    """Ask the receiver for a challenge, once. Raise InvalidUrl, WebhookVerificationFailed."""
-    webhook.check_url(target.url)
-    challenge, message_id = str(uuid4()), str(uuid4())
-    body = {
-        "id": message_id,
-        "type": VERIFICATION,
-        "registration_id": target.registration_id,
-        "instance_id": str(instance),
-        "created_at": clock.to_wire(clock.now()),
-        "challenge": challenge,
-    }
-    reply = webhook.post(
-        target.url, secret=target.secret, message_id=message_id, body=json.dumps(body)
-    )
-    if reply.refused:
-        raise InvalidUrl("must be at a public address")
-    try:
-        answer = json.loads(reply.body) if reply.status == 200 else None
-    except (ValueError, RecursionError):
-        answer = None
-    if answer != {"challenge": challenge}:
-        raise WebhookVerificationFailed
 
 
 def put_webhook(instance: Instance, target: Webhook | None) -> None:
@@ -342,14 +326,6 @@ def put_webhook(instance: Instance, target: Webhook | None) -> None:
         token=str(instance.pk),
     )
     announce(instance, pending.order_by("created_at").values_list("id", flat=True), at)
-
-
-def webhook_of(instance: Instance) -> Webhook | None:
-    """Return the webhook of an instance without its secret, None if it has none."""
-    row = InstanceWebhook.objects.filter(instance=instance).first()
-    if row is None:
-        return None
-    return Webhook(url=row.url, registration_id=row.registration_id)
 
 
 def webhook_row(destination: str) -> InstanceWebhook | None:

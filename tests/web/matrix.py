@@ -182,7 +182,7 @@ def places(
         "replay": _replay(run),
         "gateway": _gateway(tmp_path / "tickets.json"),
         "instance": instances.provision(
-            name="Bot", key="k", fingerprint="", actor=Actor(person="admin")
+            instances.InstanceFields(name="Bot"), actor=Actor(person="admin")
         ).id,
         **_subscription(),
         "provisioner": tokens.create(cast.admin, [Scope.INSTANCES_MANAGE])[0].public_id,

@@ -37,7 +37,9 @@ class Command(command.Command):
             case "create":
                 owner = Actor(person=options["owner"])
                 try:
-                    created = instances.provision(name=options["name"], actor=owner)
+                    created = instances.provision(
+                        instances.InstanceFields(name=options["name"]), actor=owner
+                    )
                 except Forbidden as refused:
                     raise CommandError(refused.detail) from refused
                 self.stdout.write(created.credential)

@@ -26,7 +26,7 @@ from approvals.decisions import external_requests
 from approvals.errors import NotReady, ProtocolRefusal
 from approvals.outbox.webhook import InvalidUrl
 from approvals.people import instances, tokens
-from approvals.people.instances import InstanceView, Unchanged, Webhook, is_secret
+from approvals.people.instances import InstanceFields, InstanceView, Webhook, is_secret
 from runtime.core.values import json_values
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import Submitted
@@ -44,19 +44,15 @@ _UNITS = {"s": 1, "m": 60, "h": 3600}
 _LONGEST_NUMBER = 9  # digits of a duration; any longer one is too long anyway
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _TYPES = {
-    400: "invalid_request",
     401: "authentication",
     403: "authorization",
     404: "not_found",
-    405: "invalid_request",
     409: "conflict",
-    413: "invalid_request",
-    422: "invalid_request",
     429: "rate_limit",
+    500: "internal",
     503: "dependency",
-}
+}  # all others are `invalid_request`
 _REQUIRED = ("tool", "arguments", "timeout")
-_INSTANCE = ("instance_name", "delivery")
 _DELIVERY = {"type", "url", "registration_id", "signing_secret"}
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
@@ -103,7 +99,7 @@ class WireCall:
         return fields
 
 
-def _view(require: Callable[[WireCall], None], **methods: Callable[..., HttpResponse]) -> View:
+def _view(require: Callable[[WireCall], None] | None = None, **methods: Any) -> View:
     """Make a view of the functions for its methods. Each gets a WireCall, and all errors have the protocol's shape."""
 
     @csrf_exempt
@@ -111,6 +107,8 @@ def _view(require: Callable[[WireCall], None], **methods: Callable[..., HttpResp
         request_id = str(uuid4())
         try:
             call, handler = _authenticate(request), methods.get(str(request.method))
+            if require is None:
+                raise _not_found("There is no such address.")
             if handler is None:
                 message = f"{request.method} is not possible here."
                 raise WireError(message, code="method_not_allowed", status=405)
@@ -119,7 +117,7 @@ def _view(require: Callable[[WireCall], None], **methods: Callable[..., HttpResp
             except ValueError:
                 raise _not_found("There is no such object.") from None
             require(call)
-            response = handler(call, **ids)
+            response: HttpResponse = handler(call, **ids)
         except Exception as exc:  # every answer has the protocol's shape and the id
             response = _refusal(exc, request_id)
         response["X-Request-ID"] = request_id
@@ -133,13 +131,11 @@ def _authenticate(request: HttpRequest) -> WireCall:
     match = _BEARER.fullmatch(request.headers.get("Authorization", ""))
     plain = match[1] if match else ""
     instance = instances.authenticate(plain)
-    if instance is not None:
-        return WireCall(request=request, instance=instance)
-    actor = tokens.authenticate(plain)
-    if actor is None:
+    actor = tokens.authenticate(plain) if instance is None else None
+    if instance is None and actor is None:
         message = "Send a valid bearer credential."
         raise WireError(message, code="invalid_credential", status=401)
-    return WireCall(request=request, actor=actor)
+    return WireCall(request=request, instance=instance, actor=actor)
 
 
 def _require_instance(call: WireCall) -> None:
@@ -217,16 +213,7 @@ def _report(call: WireCall, id: UUID) -> HttpResponse:
 
 
 def _provision(call: WireCall) -> HttpResponse:
-    key = call.key()
-    fields = call.fields(*_INSTANCE)
-    webhook = _webhook(fields["delivery"].value) if "delivery" in fields else None
-    external = instances.provision(
-        name=_text(fields, "instance_name"),
-        webhook=webhook,
-        key=key,
-        fingerprint=json_values.fingerprint(fields),
-        actor=call.actor,
-    )
+    external = instances.provision(_instance_fields(call), actor=call.actor)
     document = {**_instance(external), "credential": {"token": external.credential}}
     return _answer(json.dumps(document), 201 if external.created else 200)
 
@@ -236,23 +223,25 @@ def _find(call: WireCall, id: UUID) -> HttpResponse:
 
 
 def _change(call: WireCall, id: UUID) -> HttpResponse:
+    fields = _instance_fields(call, is_change=True)
+    return _answer(json.dumps(_instance(instances.change(fields, instance=id, actor=call.actor))))
+
+
+def _instance_fields(call: WireCall, *, is_change: bool = False) -> InstanceFields:
+    """Return the fields of the body. A change has one at least, and a null removes the webhook."""
     key = call.key()
-    fields = call.fields(*_INSTANCE)
-    if not fields:
+    fields = call.fields("instance_name", "delivery")
+    if is_change and not fields:
         raise WireError("Send at least one field.", "instance_name", code="missing_field")
-    webhook: Webhook | Unchanged | None = Unchanged.WEBHOOK
-    if "delivery" in fields:
-        delivery = fields["delivery"].value
-        webhook = None if delivery is None else _webhook(delivery)
-    changed = instances.change(
-        instance=id,
+    delivery = fields.get("delivery")
+    is_removed = is_change and delivery is not None and delivery.value is None
+    return InstanceFields(
+        webhook=None if delivery is None or is_removed else _webhook(delivery.value),
+        keeps_webhook=delivery is None,
         name=_text(fields, "instance_name"),
-        webhook=webhook,
         key=key,
         fingerprint=json_values.fingerprint(fields),
-        actor=call.actor,
     )
-    return _answer(json.dumps(_instance(changed)))
 
 
 def _delete(call: WireCall, id: UUID) -> HttpResponse:
@@ -307,15 +296,14 @@ def _duration(value: object, name: str) -> timedelta:
 
 def _resource(external: external_requests.ExternalRequest) -> str:
     """Write a request. Its submitted fields have the text in which they came."""
-    submitted: Mapping[str, str] = external.input["submitted"]
     fields = {
         "id": str(external.id),
         "status": external.state.status,
         "created_at": to_wire(external.created_at),
         "deadline_at": to_wire(external.deadline),
     }
-    parts = [f"{json.dumps(name)}:{json.dumps(value)}" for name, value in fields.items()]
-    parts += [f"{json.dumps(name)}:{text}" for name, text in submitted.items()]
+    texts = {name: json.dumps(value) for name, value in fields.items()}
+    texts |= external.input["submitted"]
     state, use = external.state, external.use
     if state.at is not None:
         decision = {"status": str(state.status), "decided_at": to_wire(state.at)}
@@ -323,7 +311,7 @@ def _resource(external: external_requests.ExternalRequest) -> str:
             decision["note"] = state.note
         if state.status is external_requests.RequestStatus.APPROVED:
             decision["expires_at"] = to_wire(external.usable_until)
-        parts.append(f'"decision":{json.dumps(decision)}')
+        texts["decision"] = json.dumps(decision)
     if use is not None:
         consumption: dict[str, Any] = {"consumed_at": to_wire(use.used_at)}
         if use.outcome is not None and use.reported_at is not None:
@@ -332,8 +320,9 @@ def _resource(external: external_requests.ExternalRequest) -> str:
                 "reported_at": to_wire(use.reported_at),
                 **({} if use.note is None else {"note": use.note}),
             }
-        parts.append(f'"consumption":{json.dumps(consumption)}')
-    return f"{{{','.join(parts)}}}"
+        texts["consumption"] = json.dumps(consumption)
+    parts = ",".join(f'"{name}":{text}' for name, text in texts.items())
+    return f"{{{parts}}}"
 
 
 def _instance(view: InstanceView) -> dict[str, Any]:
@@ -360,7 +349,7 @@ def _answer(body: str, status: int = 200) -> HttpResponse:
 def _refusal(exc: Exception, request_id: str) -> HttpResponse:
     error = _wire_error(exc)
     document = {
-        "type": _TYPES.get(error.status, "internal"),
+        "type": _TYPES.get(error.status, "invalid_request"),
         "code": error.code,
         "message": str(error),
         "request_id": request_id,
@@ -415,11 +404,6 @@ def _not_found(message: str) -> WireError:
     return WireError(message, code="not_found", status=404)
 
 
-def _missing(call: WireCall) -> HttpResponse:
-    raise _not_found("There is no such address.")
-
-
-_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _of_instances = partial(_view, _require_instance)
 _of_provisioners = partial(_view, _require_provisioner)
 urlpatterns: list[URLPattern] = [
@@ -433,5 +417,5 @@ urlpatterns: list[URLPattern] = [
         _of_provisioners(GET=_find, PATCH=_change, DELETE=_delete),
         name="aap-instance",
     ),
-    re_path("", _view(lambda call: None, **dict.fromkeys(_METHODS, _missing)), name="aap-missing"),
+    re_path("", _view(), name="aap-missing"),
 ]

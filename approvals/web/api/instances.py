@@ -68,7 +68,7 @@ def create_instance(request: Authenticated, body: InstanceIn) -> InstanceView:
     if not isinstance(body.name, str):
         raise InvalidInput("name", "must be text")
     try:
-        return instances.provision(name=body.name, actor=request.auth)
+        return instances.provision(instances.InstanceFields(name=body.name), actor=request.auth)
     except InvalidInput as refusal:
         raise InvalidInput("name", refusal.detail) from refusal
 

@@ -101,7 +101,9 @@ instances = provisioners.page(show)
 @takes(InstanceForm, show, ids="new-")
 def add_instance(request: HttpRequest, form: InstanceForm) -> HttpResponse:
     """Create an instance. This answer is the only page that ever shows its credential."""
-    created = registry.provision(name=form.read()["name"], actor=actor_of(request))
+    created = registry.provision(
+        registry.InstanceFields(name=form.read()["name"]), actor=actor_of(request)
+    )
     address = f"{settings.PUBLIC_URL}/api/aap"
     context = {"section": "instances", "instance": created, "address": address}
     return render(request, "accounts/credential.html", context)

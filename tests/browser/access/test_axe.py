@@ -135,7 +135,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     tokens.create(cast.bea, ["runs:read"], name="reports", days=7)
     link = password_links.create("cyril", actor=None)
     admin = Actor(person="admin")
-    instance = instances.provision(name="Deploy bot", key="k", fingerprint="", actor=admin).id
+    instance = instances.provision(instances.InstanceFields(name="Deploy bot"), actor=admin).id
     terms = SubscriptionTerms(name="ERP", url="https://erp.example/", events=["run.started"])
     told = subscriptions.subscribe(terms, actor=admin).id
     subscriptions.change(told, SubscriptionAct.TEST, actor=admin)

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("forks")]
 @pytest.fixture
 def credential(desk: Desk, cast: Cast) -> str:
     admin = Actor(person="admin")
-    return instances.provision(name="Bot", key="k", fingerprint="", actor=admin).credential
+    return instances.provision(instances.InstanceFields(name="Bot"), actor=admin).credential
 
 
 @pytest.fixture
