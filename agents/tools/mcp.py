@@ -93,20 +93,11 @@ def _tool(
         return await call_tool(server, definition, context, arguments)
 
     call.__name__, call.__doc__ = name, definition.description or definition.name
-    words = [
-        f"{argument} {{{argument}}}"
-        for argument in signature.schema["required"]
-        if argument.isidentifier()
-    ]
+    required = filter(str.isidentifier, signature.schema["required"])
+    words = ", ".join(f"{argument} {{{argument}}}" for argument in required)
+    stated = {"sentence": f"Call {name} with {words}" if words else f"Call {name}", **settings}
     define: Callable[..., Any] = tool
-    spec: ToolSpec = define(
-        foreign_signature=signature,
-        credentials=credentials,
-        **{
-            "sentence": " ".join([f"Call {name}", *(["with", ", ".join(words)] if words else [])]),
-            **settings,
-        },
-    )(call)
+    spec: ToolSpec = define(foreign_signature=signature, credentials=credentials, **stated)(call)
     return spec
 
 

@@ -24,6 +24,7 @@ from approvals import clock, errors
 from approvals.models import OF_CALL, Approval, ApprovalUse, AuditEntry, Instance
 from approvals.people import instances
 from approvals.people.tokens import hash_secret
+from approvals.reads.approval_views import ApprovalView
 from approvals.rights import principals
 from approvals.rights.access import require
 from runtime.control import interventions
@@ -32,6 +33,7 @@ from runtime.control.user_actions import atomic, notify
 from runtime.core.documents import external_call
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values import json_values
+from runtime.core.values.errors import NotJson
 from runtime.core.values.ids import ROOT, call_id
 from runtime.core.values.json_values import Submitted, is_equal, size_of
 from runtime.core.values.limits import MAX_INPUT, MAX_REPORTED
@@ -81,24 +83,35 @@ class ExternalRequest:
 
     id: UUID
     input: dict[str, Any]
+    created_at: datetime
+    deadline: datetime  # until when people may decide
     state: RequestState
     use: ApprovalUse | None
-
-    @property
-    def created_at(self) -> datetime:
-        """When it was made."""
-        return datetime.fromisoformat(self.input["created_at"])
-
-    @property
-    def deadline(self) -> datetime:
-        """Until when people may decide."""
-        return external_call.deadline(self.input)
 
     @property
     def usable_until(self) -> datetime:
         """Until when an approval may be used."""
         assert self.state.at is not None  # it is approved
         return self.state.at + timedelta(seconds=external_call.valid_seconds(self.input))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalClaim:
+    """The request of an agent outside. Its `framework` and its `context` are its claims, not checked.
+
+    `valid_until` is the end of the time to use the approval, None unless it was approved. `outcome` is `succeeded` or
+    `failed`, with the `note` of the agent; None without a report.
+    """
+
+    instance: str
+    instance_name: str
+    framework: str
+    context: Any
+    valid_until: datetime | None
+    used_at: datetime | None
+    outcome: str | None
+    note: str | None
+    reported_at: datetime | None
 
 
 def ask(
@@ -120,14 +133,14 @@ def ask(
             if _open_runs(owner, instance.id)[:MAX_OPEN].count() == MAX_OPEN:
                 raise errors.TooManyPending
             born, _ = runs.peek_start(connection)
-            run_input = external_call.make_input(
-                instance=str(instance.id),
-                instance_name=instance.name,
-                submitted=submitted,
-                created_at=born.at,
-                deadline=born.at + min(timeout, LONGEST),
-                valid_seconds=settings.SIGNOFF_USE_SECONDS,
-            )
+            run_input = {
+                "instance": str(instance.id),
+                "instance_name": instance.name,
+                "submitted": {name: field.text for name, field in submitted.items()},
+                "created_at": born.at.isoformat(),
+                "deadline_at": (born.at + min(timeout, LONGEST)).isoformat(),
+                "valid_seconds": settings.SIGNOFF_USE_SECONDS,  # in which an approval may be used
+            }
             size = size_of(run_input)
             if size > MAX_INPUT:
                 raise InvalidInput(
@@ -164,6 +177,8 @@ def read(*, instance: Instance, request: UUID) -> ExternalRequest:
     return ExternalRequest(
         id=run.id,
         input=run_input,
+        created_at=datetime.fromisoformat(run_input["created_at"]),
+        deadline=external_call.deadline(run_input),
         state=state_of(run, clock.now()),
         use=ApprovalUse.objects.filter(pk=run.id).first(),
     )
@@ -303,6 +318,35 @@ def count_pending(instance: UUID) -> int:
         & Q(Q(effective_at__lte=now) | Q(effective_at=None, decided_at__lte=now))
     )
     return _open_runs(owner, instance).exclude(Exists(decided)).count()
+
+
+def claim_of(approval: ApprovalView) -> ExternalClaim | None:
+    """Return what the instance says. None for other requests, and once the input of the run is removed."""
+    if approval.tampered or approval.removed_at or not approval.is_external:
+        return None
+    rows = Run.objects.filter(pk=approval.run, removed_at=None, archived_at=None)
+    text = rows.values_list("input", flat=True).first()
+    if text is None:
+        return None
+    run_input = json.loads(text)
+    try:
+        context = external_call.field_of(run_input, "context")
+    except NotJson:  # people read its text
+        context = run_input["submitted"]["context"]
+    at, valid_until = approval.effective_at or approval.decided_at, None
+    if approval.status == Approval.Status.APPROVED and at is not None:
+        valid_until = at + timedelta(seconds=external_call.valid_seconds(run_input))
+    use = ApprovalUse.objects.filter(pk=approval.run).first()
+    return ExternalClaim(
+        instance=run_input["instance"],
+        instance_name=run_input["instance_name"],
+        framework=external_call.framework(run_input),
+        context=context,
+        valid_until=valid_until,
+        **{
+            name: getattr(use, name, None) for name in ("used_at", "outcome", "note", "reported_at")
+        },
+    )
 
 
 def require_asking(owner: str) -> None:

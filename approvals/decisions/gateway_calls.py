@@ -71,15 +71,14 @@ def read(*, gateway: str, run: UUID, actor: Actor) -> GatewayCall:
     row = _calls(gateway, actor).filter(pk=run).first()
     if row is None:
         raise NoSuchRun
-    call = GatewayCall(
+    is_kept = row.removed_at is None and row.archived_at is None
+    return GatewayCall(
         run=row.id,
         status=RunStatus(row.status),
         ended=row.ended_at is not None,
+        answer=json.loads(row.output) if is_kept and row.output else None,
         reason=row.reason or "",
     )
-    if row.removed_at is not None or row.archived_at is not None or row.output is None:
-        return call
-    return GatewayCall(run=row.id, status=call.status, ended=True, answer=json.loads(row.output))
 
 
 def collect(*, gateway: str, run: UUID, actor: Actor) -> None:

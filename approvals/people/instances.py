@@ -10,6 +10,7 @@ import base64
 import json
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +18,7 @@ from uuid import UUID, uuid4, uuid5
 
 from django.contrib.auth.models import User
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import Count, F, Q
 
 from approvals import clock
 from approvals.errors import (
@@ -26,13 +27,14 @@ from approvals.errors import (
     UnknownInstance,
     WebhookVerificationFailed,
 )
-from approvals.models import Instance, InstanceWebhook, OutboxMessage
+from approvals.models import Instance, InstanceWebhook, OutboxMessage, Token
 from approvals.outbox import messages, webhook
 from approvals.outbox.webhook import InvalidUrl
 from approvals.people import tokens
 from approvals.rights import principals
 from approvals.rights.access import require
 from approvals.rights.principals import Scope
+from approvals.rules.policy import Group
 from approvals.signed import rows as signed_rows
 from approvals.signed.audit import log_change
 from runtime.core.documents import external_call
@@ -42,11 +44,14 @@ from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import sealing
 from runtime.models import Run
 from runtime.ports.access import Actor
+from runtime.reads.filters import terms
 from runtime.triggers.signatures import PREFIX
 
 _KEPT = timedelta(days=7)  # a credential, for a repeated provisioning
 _REQUEST_GRAIN = timedelta(minutes=1)  # a busy instance would otherwise write its row each time
 MAX_NAME = 100
+MAX_INSTANCES = 100  # instances on one page; a search finds the others
+MAX_TOKENS = 100
 RESOLVED = "request.resolved"  # the kind of a message
 VERIFICATION = "webhook.verification"
 KEY_BYTES = 32
@@ -71,6 +76,31 @@ class InstanceView:
     webhook: Webhook | None = None
     credential: str = ""
     created: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRow:
+    """An instance. `framework` is that of its last request, as it says; `open_requests` are those that have not ended.
+
+    `state` is `active`, `ended`, `owner disabled`, or `not signed` for a row that another program wrote.
+    """
+
+    id: UUID
+    name: str
+    owner: str
+    created_at: datetime
+    last_request_at: datetime | None
+    framework: str
+    open_requests: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstancePage:
+    """Instances, those that ended last; `omitted` is the number of further matches."""
+
+    items: tuple[InstanceRow, ...]
+    omitted: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +196,44 @@ def delete(*, instance: UUID, actor: Actor | None, any_owner: bool = False) -> N
         row.save(update_fields=["deleted_at", "sealed"])
         put_webhook(row, None)
         log_change(None if actor is None else actor.person, f"ended the instance {row.id}")
+
+
+def list_page(search: str = "") -> InstancePage:
+    """List instances, the newest first. Every word of `search` must occur in the name or the owner, or be the id.
+
+    Raise InvalidInput naming `q`.
+    """
+    condition = Q()
+    for _, word in terms(search, ("",)):
+        matching = Q(name__icontains=word) | Q(owner__username__icontains=word)
+        with suppress(ValueError):
+            matching |= Q(pk=UUID(word))
+        condition &= matching
+    matches = Instance.objects.filter(condition)
+    ordered = matches.order_by(F("deleted_at").desc(nulls_first=True), "-created_at", "id")
+    rows = list(ordered.select_related("owner")[:MAX_INSTANCES])
+    counts = _open_requests(rows)
+    omitted = matches.count() - len(rows) if len(rows) == MAX_INSTANCES else 0
+    return InstancePage(items=tuple(_row(row, counts) for row in rows), omitted=omitted)
+
+
+def read_row(instance: UUID) -> InstanceRow:
+    """Return one instance. Raise UnknownInstance."""
+    for row in Instance.objects.filter(pk=instance).select_related("owner"):
+        return _row(row, _open_requests([row]))
+    raise UnknownInstance
+
+
+def provisioner_tokens() -> list[Token]:
+    """Return the newest valid tokens that manage instances, of people who may."""
+    rows = Token.objects.filter(
+        Q(expires_at=None) | Q(expires_at__gt=clock.now()),
+        scopes__contains=[Scope.INSTANCES_MANAGE],
+        revoked_at=None,
+        owner__is_active=True,
+        owner__groups__name=Group.ADMINS,
+    )
+    return list(rows.select_related("owner").order_by("-created_at")[:MAX_TOKENS])
 
 
 def record_request(instance: Instance, framework: str) -> None:
@@ -355,4 +423,31 @@ def announce(instance: Instance, requests: Iterable[UUID], at: datetime) -> None
             next_at=at,
         )
         for request in requests
+    )
+
+
+def _open_requests(rows: Iterable[Instance]) -> dict[str, int]:
+    ids = [str(row.id) for row in rows]
+    open_runs: Any = Run.objects.filter(
+        agent=external_call.AGENT, token__in=ids, ended_at=None
+    ).order_by()
+    return dict(open_runs.values_list("token").annotate(count=Count("id")))
+
+
+def _row(row: Instance, counts: dict[str, int]) -> InstanceRow:
+    if row.deleted_at is not None:
+        state = "ended"
+    elif not signed_rows.is_valid(row):
+        state = "not signed"
+    else:
+        state = "active" if row.owner.is_active else "owner disabled"
+    return InstanceRow(
+        id=row.id,
+        name=row.name,
+        owner=row.owner.get_username(),
+        created_at=row.created_at,
+        last_request_at=row.last_request_at,
+        framework=row.framework,
+        open_requests=counts.get(str(row.id), 0),
+        state=state,
     )

@@ -8,9 +8,7 @@ from pydantic import WithJsonSchema
 from approvals.decisions import external_requests
 from approvals.errors import UnknownInstance
 from approvals.people import instances
-from approvals.people.instances import InstanceView
-from approvals.reads import external_instances
-from approvals.reads.external_instances import InstancePage, InstanceRow
+from approvals.people.instances import InstancePage, InstanceRow, InstanceView
 from approvals.web.api.requests import id_of
 from runtime.errors import InvalidInput
 from runtime.web.requests import Authenticated, Body
@@ -58,7 +56,7 @@ class EndedInstanceOut(Schema):
 def list_instances(request: Authenticated, q: str = "") -> InstancePage:
     """List the instances of all people. Every word of `q` must occur in the name or the owner, or be the id."""
     instances.require_provisioner(request.auth)
-    return external_instances.page(q)
+    return instances.list_page(q)
 
 
 @router.post("/instances", response=NewInstanceOut)

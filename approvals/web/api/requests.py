@@ -8,13 +8,14 @@ from uuid import UUID
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
+from approvals.decisions import external_requests
 from approvals.decisions.decide import ask_preview, find_preview, resolve, undo
 from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.extend import extend as extend_deadline
+from approvals.decisions.external_requests import ExternalClaim
 from approvals.errors import ApprovalError, NotFound, TamperedWith
 from approvals.people import preferences as zones
-from approvals.reads import approval_views, external_instances, filters, history, usual
-from approvals.reads.external_instances import ExternalClaim
+from approvals.reads import approval_views, filters, history, usual
 from approvals.requests.argument_changes import ArgumentChange
 from approvals.rights import principals
 from approvals.rights.access import AccessService
@@ -106,10 +107,7 @@ class ApprovalListedOut(ApprovalOut):
     oddities: list[OddityOut]
 
 
-@fields_of(
-    ExternalClaim,
-    "instance instance_name framework context valid_until used_at outcome note reported_at",
-)
+@fields_of(ExternalClaim)
 class ExternalOut(Schema):
     """The request of an agent outside. Its `framework` and its `context` are its claims, not checked.
 
@@ -332,7 +330,7 @@ def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
     """Read one request, of any kind."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
     view = approval_views.approval(id_of(approval), actor=request.auth)
-    odd, claim = usual.of_one(view), external_instances.claim_of(view)
+    odd, claim = usual.of_one(view), external_requests.claim_of(view)
     late: list[LateOut] | None = []
     if view.is_in_doubt:
         try:

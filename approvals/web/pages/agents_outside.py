@@ -11,7 +11,6 @@ from django.shortcuts import render
 from approvals.decisions import external_requests
 from approvals.people import instances as registry
 from approvals.people import tokens
-from approvals.reads import external_instances
 from approvals.rights.principals import Scope
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField, takes
@@ -73,12 +72,12 @@ class InstanceForm(PageForm):
 def show(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse:
     """Show the instances, or those that match `q`, and the tokens that manage them."""
     search = request.GET.get("q", "").strip().replace("\x00", "")
-    page, wrong_search = external_instances.InstancePage(items=(), omitted=0), None
+    page, wrong_search = registry.InstancePage(items=(), omitted=0), None
     try:
-        page = external_instances.page(search)
+        page = registry.list_page(search)
     except InvalidInput as refusal:
         wrong_search = refusal
-    rows = external_instances.provisioner_tokens()
+    rows = registry.provisioner_tokens()
     context = {
         "section": "instances",
         "page": page,
@@ -112,7 +111,7 @@ def add_instance(request: HttpRequest, form: InstanceForm) -> HttpResponse:
 @provisioners.form
 def end_instance(request: HttpRequest, instance: UUID) -> HttpResponse:
     """Say what ending an instance cancels, and end it by the second step."""
-    row = external_instances.read(instance)
+    row = registry.read_row(instance)
     if request.method == "POST":
         count = external_requests.end(instance=instance, actor=actor_of(request))
         message = f"The instance has ended. Requests cancelled: {count}."
@@ -143,7 +142,7 @@ def show_new_token(
 @provisioners.action
 def revoke_provisioner_token(request: HttpRequest, token: str) -> HttpResponse:
     """Revoke a token of any provisioner."""
-    if token not in {row.public_id for row in external_instances.provisioner_tokens()}:
+    if token not in {row.public_id for row in registry.provisioner_tokens()}:
         raise Http404
     tokens.revoke(token, actor=request.user.get_username())
     return redirect_with(request, f"Token {token} is revoked.", "instances")

@@ -15,11 +15,11 @@ from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 
 from approvals import clock
-from approvals.decisions import checks, teamwork
+from approvals.decisions import checks, external_requests, teamwork
 from approvals.decisions.extend import MAX_DAYS
 from approvals.errors import AlreadyClosed, DigestMismatch
 from approvals.people import absences
-from approvals.reads import approval_views, deciders, external_instances, marks
+from approvals.reads import approval_views, deciders, marks
 from approvals.reads.approval_views import ApprovalView
 from approvals.reads.inbox import Neighbours
 from approvals.rights.principals import Scope
@@ -104,7 +104,7 @@ def page_context(
         **teamwork_context(request, approval),
         "status": status,
         "agent": _agent(approval),
-        "outside": (outside := external_instances.claim_of(approval)),
+        "outside": (outside := external_requests.claim_of(approval)),
         "arguments": arguments(approval.args, approval.schema)
         if outside is None
         else arguments(approval.args["arguments"], None),

@@ -4,7 +4,6 @@ The run's agent makes one call, which an instance outside performs. The input ke
 as it sent them; the arguments of the call are what people read and decide about.
 """
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,26 +22,6 @@ _VALID_SECONDS = 300.0
 def is_started_by_people(agent: str) -> bool:
     """Tell whether people start an agent of this name. Instances alone start the built-in one."""
     return agent != AGENT
-
-
-def make_input(
-    *,
-    instance: str,
-    instance_name: str,
-    submitted: Mapping[str, json_values.Submitted],
-    created_at: datetime,
-    deadline: datetime,
-    valid_seconds: float,
-) -> dict[str, Any]:
-    """Return the input of the run. The approval may be used for so many seconds."""
-    return {
-        "instance": instance,
-        "instance_name": instance_name,
-        "submitted": {name: field.text for name, field in submitted.items()},
-        "created_at": created_at.isoformat(),
-        "deadline_at": deadline.isoformat(),
-        "valid_seconds": valid_seconds,
-    }
 
 
 def arguments(run_input: Any) -> dict[str, Any]:

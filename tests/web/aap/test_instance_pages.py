@@ -12,7 +12,6 @@ from django.test import Client
 from approvals.models import AuditEntry, Instance, Token
 from approvals.people import accounts, instances, tokens
 from approvals.people.accounts import set_groups
-from approvals.reads import external_instances
 from approvals.rights.principals import ALL_SCOPES, Scope
 from approvals.rules.policy import Group
 from tests.support.api_client import Caller, field_of
@@ -106,7 +105,7 @@ def test_the_list_costs_the_same_beside_any_number(
         provision(f"Bot {number}").ask()
     with queries_at_most(9):
         text(admin, "/instances/")
-    monkeypatch.setattr(external_instances, "MAX_INSTANCES", 2)
+    monkeypatch.setattr(instances, "MAX_INSTANCES", 2)
     shows(admin, "/instances/", "Bot 4", "Bot 3", "4 more instances fit", hides=["Bot 2"])
     shows(admin, "/instances/?q=bot+2", "Bot 2", hides=["Bot 3", "more instance"])
     shows(admin, f"/instances/?q={instance_named('Bot 1').id}", "Bot 1", hides=["Bot 2"])
@@ -157,7 +156,7 @@ def test_a_token_of_a_provisioner_manages_instances_alone(
     for token in (plain, every):
         admin.post(address.format(token.split("_")[1]))
         assert code(Door(token).send("POST", "/instances", {}, "k")) == (401, "invalid_credential")
-    monkeypatch.setattr(external_instances, "MAX_TOKENS", 0)
+    monkeypatch.setattr(instances, "MAX_TOKENS", 0)
     shows(admin, "/instances/", "There is none.")
 
 
