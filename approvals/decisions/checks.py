@@ -92,7 +92,7 @@ def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor
             return refused
     else:
         approval.effective_at = effective_at
-        approval.decided_for = approval_rights.decides_for(loaded.principal, approval)
+        approval.decided_for = approval_rights.decides_for(loaded.principal, approval, loaded.at)
         commit.close(loaded, decision, actor)
     return approval_views.ApprovalView(stored=approval, reader=loaded.principal)
 

@@ -14,7 +14,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
 from approvals import clock
 from approvals.errors import AllowanceBroken, AllowanceRefused, NotFound, UnknownAllowance
@@ -289,7 +288,7 @@ def _source(approval_id: UUID, actor: Actor) -> tuple[Approval, Principal | None
 
 def _own_denial(principal: Principal | None, approval: Approval) -> Forbidden | None:
     """Say why a person may not decide the request for themselves: a deputy makes no allowance for another."""
-    return approval_rights.denial_for(principal, approval, None, (), timezone.now())
+    return approval_rights.denial_for(principal, approval, None, (), clock.now())
 
 
 def _require_decider(principal: Principal | None, approval: Approval, actor: Actor) -> None:

@@ -20,6 +20,7 @@ from urllib.parse import SplitResult, urlsplit
 from django.conf import settings
 from httpx2 import create_ssl_context
 
+from approvals import clock
 from approvals.outbox.messages import AttemptResult
 from runtime.network import AddressRefused, addresses_of, is_public, retry_after_seconds
 from runtime.triggers import signatures
@@ -78,7 +79,7 @@ def check_url(url: str) -> None:
 
 def post(url: str, *, secret: str | Sequence[str], message_id: str, body: str) -> Reply:
     """Post a message once, signed now with the secret or with each of several. Every failure is a Reply."""
-    at = int(time.time())
+    at = int(clock.now().timestamp())
     content, keys = body.encode(), [secret] if isinstance(secret, str) else secret
     headers = {
         "Content-Type": "application/json",

@@ -18,8 +18,8 @@ from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
 from django.db.models import F, QuerySet
 from django.http import HttpRequest
-from django.utils import timezone
 
+from approvals import clock
 from approvals.models import LoginFailures
 from runtime.core.values.limits import MAX_PERSON
 
@@ -72,8 +72,8 @@ def refused_until(request: HttpRequest) -> datetime | None:
     return until
 
 
-def _locked_until(client: str, username: str) -> datetime | None:
-    recent = _failures(client).filter(at__gt=timezone.now() - settings.LOGIN_COOLOFF)
+def _locked_until(client: str, username: str, now: datetime) -> datetime | None:
+    recent = _failures(client).filter(at__gt=now - settings.LOGIN_COOLOFF)
     limits = [(recent.filter(username=username), settings.LOGIN_FAILURES_PER_NAME)]
     if client != ANYWHERE:
         limits.append((recent, settings.LOGIN_FAILURES_PER_ADDRESS))
@@ -120,13 +120,13 @@ def _count_attempt(request: HttpRequest, client: str, username: str) -> bool:
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"login from {subject}"]
         )
-    until = _locked_until(client, username)
+    now = clock.now()
+    until = _locked_until(client, username, now)
     request.login_refused_until = until  # type: ignore[attr-defined]
     if until is not None:
         message = "Login from %s for %.64r: too many wrong passwords"
         _log.warning(message, address(request), username)
         return False
-    now = timezone.now()
     # Without those that another login is deleting, or the two could wait for each other.
     old = LoginFailures.objects.select_for_update(skip_locked=True)
     old = old.filter(at__lt=now - settings.LOGIN_COOLOFF)

@@ -15,6 +15,7 @@ from typing import TypeVar
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from approvals import clock
@@ -80,7 +81,7 @@ def revoke_all(owner: User, *, since: datetime | None = None) -> int:
     rows = Token.objects.filter(owner=owner, revoked_at=None)
     if since is not None:
         rows = rows.filter(created_at__gte=since)
-    return rows.update(revoked_at=timezone.now())
+    return rows.update(revoked_at=Now())
 
 
 def authenticate(plain: str) -> Actor | None:
@@ -130,13 +131,13 @@ def find(among: QuerySet[Row], plain: str) -> Row | None:
 
 def find_token(among: QuerySet[AnyToken], plain: str) -> AnyToken | None:
     """Return the token with this text, and record its use. None if it is unknown, over or unsigned."""
-    token = find(among, plain)
-    if token is None or not token.is_valid:
+    valid = among.filter(revoked_at=None).exclude(expires_at__lte=Now())
+    token = find(valid, plain)
+    if token is None:
         return None
-    now = timezone.now()
-    if token.last_used_at is None or token.last_used_at < now - _USE_GRAIN:
-        unused = Q(last_used_at=None) | Q(last_used_at__lt=now - _USE_GRAIN)
-        among.filter(unused, pk=token.pk).update(last_used_at=now)
+    if token.last_used_at is None or abs(timezone.now() - token.last_used_at) > _USE_GRAIN:
+        unused = Q(last_used_at=None) | Q(last_used_at__lt=Now() - _USE_GRAIN)
+        among.filter(unused, pk=token.pk).update(last_used_at=Now())
     return token
 
 
@@ -147,7 +148,7 @@ def end(among: QuerySet[AnyToken], public_id: str, *, actor: str | None) -> AnyT
         if token is None:
             raise UnknownToken(public_id)
         if token.revoked_at is None:
-            token.revoked_at = timezone.now()
+            token.revoked_at = clock.now()
             token.save(update_fields=["revoked_at"])
             holder = getattr(token, token.HOLDER)
             log_change(actor, f"revoked the {token.KIND} {public_id} of {holder}")

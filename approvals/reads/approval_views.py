@@ -136,7 +136,7 @@ class ApprovalView:
         """
         if self.tampered:
             return Forbidden("tampered", TamperedWith(self.tampered).detail)
-        return request_rules.denial(self.reader, self.stored)
+        return request_rules.denial(self.reader, self.stored, at=timezone.now())
 
     @property
     def may_extend(self) -> bool:
@@ -154,7 +154,9 @@ class ApprovalView:
     @cached_property
     def acts_for(self) -> str | None:
         """The absent person in whose place this reader decides; None for themselves."""
-        return None if self.tampered else request_rules.decides_for(self.reader, self.stored)
+        if self.tampered:
+            return None
+        return request_rules.decides_for(self.reader, self.stored, timezone.now())
 
     @property
     def is_pending(self) -> bool:

@@ -13,8 +13,8 @@ from operator import or_
 from uuid import UUID
 
 from django.db.models import BooleanField, F, Func, Q, QuerySet
-from django.utils import timezone
 
+from approvals import clock
 from approvals.models import Approval
 from approvals.rights.principals import Principal, Scope
 from approvals.rules import policy
@@ -183,9 +183,8 @@ def denial(
                 " another person must decide.",
             )
         case None:
-            moment = at or timezone.now()
-            refused = _not_named(principal, approval, moment)
-            return None if refused and stand_in(principal, approval, origin, moment) else refused
+            refused = _not_named(principal, approval, at)
+            return None if refused and stand_in(principal, approval, origin, at) else refused
         case "requester":
             return Forbidden(
                 code, f"{principal.person} started this run, so another person must decide."
@@ -232,16 +231,16 @@ def stand_in(
     return tuple(absent for absent in absentees if denial(absent, approval, origin, at) is None)
 
 
-def decides_for(principal: Principal | None, approval: Approval) -> str | None:
+def decides_for(principal: Principal | None, approval: Approval, at: datetime) -> str | None:
     """Name the absent person in whose place the principal decides; None if they decide for themselves, or not.
 
     Of several it is the first without a vote.
     """
     if principal is None or not principal.stands_for:
         return None
-    if _not_named(principal, approval, timezone.now()) is None:
+    if _not_named(principal, approval, at) is None:
         return None
-    names = [absent.person for absent in stand_in(principal, approval)]
+    names = [absent.person for absent in stand_in(principal, approval, at=at)]
     voted = {*(approval.voted or ()), *(approval.voted_for or ())}
     return next((name for name in names if name not in voted), names[0] if names else None)
 
@@ -266,7 +265,7 @@ def denial_for(
     )
 
 
-def _not_named(principal: Principal, approval: Approval, at: datetime) -> Forbidden | None:
+def _not_named(principal: Principal, approval: Approval, at: datetime | None) -> Forbidden | None:
     """Say that the request's rule names other people; None if it names this person, for any of its stages.
 
     All reviewers may resolve a call in doubt: it has no deadline. Only the people of the rule can let it run again.
@@ -279,7 +278,7 @@ def _not_named(principal: Principal, approval: Approval, at: datetime) -> Forbid
         return None  # the row was tampered with, so no decision on it is signed
     if demands is None or any(
         stage.admits(principal.person, principal.groups)
-        for stage in policy.stages(demands, approval.opened_until, at)
+        for stage in policy.stages(demands, approval.opened_until, at or clock.now())
     ):
         return None
     return Forbidden(

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -262,7 +261,8 @@ def _ask(
         outcome = _call_model(request, handler, stops)
         match outcome:
             case RateLimited():
-                seconds = (outcome.until - datetime.now(UTC)).total_seconds()
+                with pool.pooled() as connection:
+                    seconds = (outcome.until - pool.now(connection)).total_seconds()
                 request = replace(request, queue_number=outcome.queue_number)
             case ModelFailure(cause=FailureCause.LIMIT):
                 seconds = outcome.retry_after or 0.0

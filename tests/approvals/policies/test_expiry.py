@@ -2,12 +2,13 @@
 
 import json
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from threading import Event
 from typing import Any
 from uuid import UUID
 
 import pytest
+import time_machine
 
 from approvals import clock
 from approvals.governance import policies
@@ -19,6 +20,7 @@ from approvals.port.jobs import Outlooks, record_escalations
 from approvals.reads import deciders, inbox
 from approvals.reads.inbox import View
 from approvals.requests import verification
+from approvals.rights import approval_rights
 from approvals.rights.principals import principal_of
 from approvals.rules import policy
 from approvals.rules.policy import Demands, Escalation, Group, OnExpiry, Stage, demands_of
@@ -155,6 +157,16 @@ def test_people_of_a_step_decide_from_its_time_on_and_the_worker_finds_the_same(
     assert seeds.decide(approval, cora).status == "approved"
     approval.refresh_from_db()
     seeds.verify_approval(approval)
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_step_begins_by_the_clock_of_postgres(three: list[Actor], hours: int) -> None:
+    """As in an undo, which asks again whether its person may decide."""
+    _, cora, dan = map(principal_of, three)
+    approval = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
+    with time_machine.travel(datetime.now(UTC) + timedelta(hours=hours), tick=True):
+        assert approval_rights.denial(cora, approval) is None
+        assert approval_rights.denial(dan, approval) is not None
 
 
 def test_a_vote_from_before_its_step_does_not_count(three: list[Actor]) -> None:
