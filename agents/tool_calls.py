@@ -101,7 +101,7 @@ def call(tool: ToolSpec, arguments: dict[str, Any], unsealed: Any, request: Tool
         if outcome is not None:
             return outcome
     if not tool.credentials:
-        return ToolFailure(error="it has no credentials, and raised CredentialRefused")
+        return ToolFailure(error=f"{tool.name} was refused, and it has no credentials")
     names = ", ".join(credentials)
     refusal = f"{tool.name} was refused with the credential {names}, also with a new one"
     reason = f"{refusal}: check its rights, or replace it."

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
 import httpx2
 from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
@@ -31,6 +32,7 @@ KEY = "signoff/idempotency-key"  # in `_meta` of a call: the same for every atte
 MAX_LISTED = 1_000  # tools of a server
 MAX_ANSWER = MAX_RESULT + 64 * 1024  # bytes of one HTTP answer
 QUOTED = 2_000  # characters of an answer that an error quotes
+CLOSING_SECONDS = 5.0  # for a server to let go of a connection, after its answer
 # The server refused the call before its tool ran.
 _REFUSALS = frozenset({types.METHOD_NOT_FOUND, types.INVALID_PARAMS, types.HEADER_MISMATCH})
 
@@ -39,8 +41,7 @@ _REFUSALS = frozenset({types.METHOD_NOT_FOUND, types.INVALID_PARAMS, types.HEADE
 class Exchange:
     """The record of one call: how far its request went, by the transport, and its result.
 
-    `calling` is set when the next request is the call itself. `breach` says how the result breaks the schema that the
-    server declares for it.
+    `calling` is set when the next request is the call itself.
     """
 
     server: McpServer
@@ -50,7 +51,6 @@ class Exchange:
     retry_after: str | None = None
     refused: Exception | None = None
     result: types.CallToolResult | None = None
-    breach: str = ""
     problem: Exception | None = None
 
 
@@ -61,12 +61,13 @@ async def list_definitions(
 
     Raise NotDone if it cannot be reached.
     """
-    exchange, listed = Exchange(server), list[types.Tool]()
+    exchange, listed = Exchange(server), None
     try:
         async with _connect(exchange, credentials, seconds) as client:
             listed = await _list(client)
     except Exception as exc:
-        raise _problem_of(exchange, exc) from exc
+        if listed is None:
+            raise _problem_of(exchange, exc) from exc
     definitions = []
     for tool in listed:
         hints = tool.annotations.model_dump(by_alias=True) if tool.annotations else {}
@@ -84,15 +85,25 @@ async def call_tool(
     refuses. Any other error leaves the outcome unknown.
     """
     exchange = Exchange(server)
+    task = asyncio.ensure_future(_connect_and_call(definition, context, arguments, exchange))
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:  # at the deadline, at which the task ends by itself
+        await asyncio.wait([task])
+    if exchange.result is not None:  # also if the connection was not closed well
+        return _read(exchange.result)
+    assert exchange.problem is not None
+    raise _problem_of(exchange, exchange.problem) from exchange.problem
+
+
+async def _connect_and_call(
+    definition: Definition, context: ToolContext, arguments: Mapping[str, Any], exchange: Exchange
+) -> None:
     try:
         async with _connect(exchange, context.credentials, context.remaining()) as client:
             await _call(client, definition, context, arguments, exchange)
     except Exception as exc:
         exchange.problem = exchange.problem or exc
-    if exchange.result is not None:  # also if the connection was not closed well
-        return _read(exchange.result, exchange.breach)
-    assert exchange.problem is not None
-    raise _problem_of(exchange, exchange.problem) from exchange.problem
 
 
 async def _call(
@@ -116,18 +127,13 @@ async def _call(
             )
         exchange.calling, exchange.sent = True, bool(exchange.server.command)
         # Not Client.call_tool, which sends a call again that the server refused for its headers, nor that of the
-        # session, which loses a result that breaks its schema.
+        # session, which checks the result by a schema of the server: that may take for ever.
         params = types.CallToolRequestParams(
             name=definition.name, arguments=dict(arguments), _meta={KEY: context.key}
         )
         exchange.result = await client.session.send_request(
             types.CallToolRequest(params=params), types.CallToolResult
         )
-        if not exchange.result.is_error:
-            try:
-                await client.session.validate_tool_result(definition.name, exchange.result)
-            except Exception as exc:  # the schema is the server's, and may itself be wrong
-                exchange.breach = str(exc)[:QUOTED] or type(exc).__name__
     except Exception as exc:
         exchange.problem = exc
 
@@ -152,7 +158,9 @@ async def _connect(
 ) -> AsyncIterator[Client]:
     server = exchange.server
     values = {name: fill_placeholders(text, credentials) for name, text in server.values.items()}
-    async with asyncio.timeout(seconds), AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
+        # A limit of asyncio would also cut the end of a command that has to be killed.
+        limit = stack.enter_context(anyio.fail_after(seconds))
         if server.command:
             command, *words = server.command
             parameters = StdioServerParameters(command=command, args=words, env=values)
@@ -167,10 +175,13 @@ async def _connect(
                 trust_env=False,
             )
             await stack.enter_async_context(http)
-            transport = streamable_http_client(server.url, http_client=http)
+            transport = streamable_http_client(
+                server.url, http_client=http, max_sse_event_size=MAX_ANSWER
+            )
         yield await stack.enter_async_context(
             Client(transport, cache=None, read_timeout_seconds=seconds)
         )
+        limit.deadline = min(limit.deadline, anyio.current_time() + CLOSING_SECONDS)
 
 
 class _McpTransport(httpx2.AsyncHTTPTransport):
@@ -191,6 +202,9 @@ class _McpTransport(httpx2.AsyncHTTPTransport):
         exchange = self._exchange
         is_call = exchange.calling and request.method == "POST"
         exchange.calling = exchange.calling and not is_call
+        is_recorded = request.method == "POST" and (is_call or not exchange.sent)
+        if is_recorded:
+            exchange.status = 0
         try:
             with self._check.addressed(request):
                 exchange.sent = exchange.sent or is_call
@@ -199,7 +213,7 @@ class _McpTransport(httpx2.AsyncHTTPTransport):
             exchange.sent = exchange.sent and not is_call
             exchange.refused = exc
             raise
-        if request.method == "POST" and (is_call or not exchange.sent):
+        if is_recorded:
             exchange.status = response.status_code
             exchange.retry_after = response.headers.get("Retry-After")
         response.stream = _Limited(response)
@@ -232,16 +246,11 @@ def _definition(tool: types.Tool) -> Definition:
     return Definition(name=tool.name, description=tool.description or "", schema=tool.input_schema)
 
 
-def _read(result: types.CallToolResult, breach: str) -> Any:
-    """Return the result as JSON, as text if it breaks its schema. Raise ToolError if the tool says that it failed."""
+def _read(result: types.CallToolResult) -> Any:
+    """Return the result as JSON. Raise ToolError if the tool says that it failed."""
     text = "\n".join(_text(block) for block in result.content)
     if result.is_error:
         raise ToolError(text[:QUOTED] or "the tool failed and gave no reason")
-    if breach:
-        data = json.dumps(result.structured_content)
-        return escape_text(
-            f"The call happened, but its result is not as declared. {breach}\n{text}\n{data}"
-        )
     if result.structured_content is None:
         return escape_text(text)
     try:
@@ -271,7 +280,11 @@ def _problem_of(exchange: Exchange, problem: BaseException) -> Exception:
         problem = exchange.refused
     if isinstance(problem, DefinitionChanged | NotDone | ToolError):
         return problem
+    if isinstance(problem, TimeoutError):
+        problem = TimeoutError("no answer in time")
     text = f"{exchange.server.label}: {str(problem)[:QUOTED] or type(problem).__name__}"
+    if exchange.status >= 400:
+        text += f" (status {exchange.status})"
     if exchange.status == 401:
         return CredentialRefused(text)
     if exchange.status in http_client.NOT_NOW:
@@ -288,8 +301,12 @@ def _problem_of(exchange: Exchange, problem: BaseException) -> Exception:
             case _:
                 cause = FailureCause.PROVIDER
         return NotDone(text, cause=cause)
-    is_refusal = isinstance(problem, MCPError) and problem.code in _REFUSALS
-    if is_refusal or 400 <= exchange.status < 500:
+    if isinstance(problem, MCPError):
+        if problem.code in _REFUSALS:
+            return ToolError(text)
+        if exchange.status == 404:  # the session ended after the tools were listed in it
+            return NotDone(text, cause=FailureCause.PROVIDER)
+    if 400 <= exchange.status < 500:
         return ToolError(text)
     if isinstance(problem, TimeoutError):
         return TimeoutError(text)

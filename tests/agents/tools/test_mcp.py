@@ -1,7 +1,6 @@
 """Tools of a real MCP server: the requests, the meaning of each answer, and that a changed tool is never called."""
 
 import asyncio
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -179,16 +178,14 @@ def test_a_tool_that_fails_tells_the_model_and_a_structured_result_is_kept(
         ({"number": 7}, {"type": "object", "properties": {"number": {"$ref": "#/nowhere"}}}),
     ],
 )
-def test_a_result_that_breaks_its_schema_is_kept_as_text_for_the_call_happened(
+def test_a_result_that_breaks_its_schema_is_kept_for_the_call_happened(
     system: Tickets, tmp_path: Path, content: Any, output: Any
 ) -> None:
     system.describe("Create-Ticket", "Create a ticket", output=output)
     specs = tools(system, accept(system, tmp_path / "tickets.json"))
     text = types.TextContent(type="text", text="made Tea")
     system.result = types.CallToolResult(content=[text], structured_content=content)
-    outcome = call(specs, {"title": "Tea"})
-    assert isinstance(outcome, ToolResult)
-    has(str(outcome.value), "The call happened", "not as declared", "made Tea", json.dumps(content))
+    assert call(specs, {"title": "Tea"}) == ToolResult(value=content or "made Tea")
     assert len(system.calls) == 1
 
 

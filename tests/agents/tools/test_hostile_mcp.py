@@ -1,0 +1,222 @@
+"""MCP servers that hang, flood, lie or end their session: what a call then means, and that nothing else waits."""
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.sdk.spec import ToolSpec
+from agents.tools import mcp_client
+from agents.tools.mcp import mcp_tools
+from agents.tools.mcp_client import MAX_ANSWER
+from agents.tools.mcp_definitions import Definition, write_definitions
+from runtime.core.values.enums import FailureCause
+from runtime.ports.effects import Outcome, ToolFailure, ToolResult, Unknown
+from tests.support.specs import handler_of, spec_of, tool_request
+
+SCHEMA = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
+MAKE = {"name": "make", "description": "Make", "inputSchema": SCHEMA}
+START = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {"tools": {}},
+    "serverInfo": {"name": "hostile", "version": "1"},
+}
+MADE = {"content": [{"type": "text", "text": "made"}]}
+
+# A command that cannot be ended but by SIGKILL.
+STUBBORN = f"""
+import json, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+results = {{"initialize": {START}, "tools/list": {{"tools": [{MAKE}]}}, "tools/call": {MADE}}}
+for message in map(json.loads, sys.stdin):
+    answer = {{"error": {{"code": -32601, "message": "no"}}}}
+    if message["method"] in results:
+        answer = {{"result": results[message["method"]]}}
+    if "id" in message:
+        print(json.dumps({{"jsonrpc": "2.0", "id": message["id"], **answer}}), flush=True)
+time.sleep(60)
+"""
+
+Answer = Callable[[BaseHTTPRequestHandler, Any], None]
+
+
+class Hostile(ThreadingHTTPServer):
+    """A server with sessions. `answers` has its answers to methods of the protocol or of HTTP; others are good."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers: dict[str, Answer] = {}
+        self.calls = 0
+        self.over = threading.Event()
+
+    def hang(self, handler: BaseHTTPRequestHandler, message: Any) -> None:
+        self.over.wait(60)
+
+    def answer(self, handler: BaseHTTPRequestHandler, message: Any) -> None:
+        method = message.get("method", handler.command)
+        self.calls += method == "tools/call"
+        if method in self.answers:
+            self.answers[method](handler, message)
+            return
+        results = {"initialize": START, "tools/list": {"tools": [MAKE]}, "tools/call": MADE}
+        if method in results:
+            result(handler, message, results[method])
+        else:
+            respond(handler, 404 if method == "server/discover" else 202)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Hostile
+
+    def handle_one_request(self) -> None:
+        self.raw_requestline = self.rfile.readline(65_537)
+        if not self.raw_requestline or not self.parse_request():
+            self.close_connection = True
+            return
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        with suppress(OSError):
+            self.server.answer(self, json.loads(body or b"{}"))
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def respond(handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", **more: str) -> None:
+    handler.send_response(status)
+    headers = {"Mcp-Session-Id": "s1", "Content-Length": str(len(body)), **more}
+    for name, value in headers.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def result(
+    handler: BaseHTTPRequestHandler, message: Any, value: Any, *, stream: bool = False
+) -> None:
+    body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": value}).encode()
+    if stream:
+        respond(handler, 200, b"data: " + body + b"\n\n", Content_Type="text/event-stream")
+    else:
+        respond(handler, 200, body, Content_Type="application/json")
+
+
+@pytest.fixture
+def server() -> Iterator[Hostile]:
+    with Hostile() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.over.set()
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def specs(server: Hostile, tmp_path: Path) -> tuple[ToolSpec, ...]:
+    url = f"http://127.0.0.1:{server.server_port}/mcp"
+    return tools_of(url, tmp_path, private=True)
+
+
+def tools_of(server: str | list[str], folder: Path, **settings: Any) -> tuple[ToolSpec, ...]:
+    accepted = folder / "accepted.json"
+    write_definitions(accepted, [Definition(name="make", description="Make", schema=SCHEMA)])
+    make = {"effect": "write", "approval": True, "risk": "medium"}
+    return mcp_tools(server, accepted, tools={"make": make}, **settings)
+
+
+def call(specs: tuple[ToolSpec, ...], deadline: float = 20.0) -> Outcome:
+    handler = handler_of(spec_of(tools=specs))
+    return handler.perform(tool_request("a", "make", {"title": "Tea"}, deadline=deadline))
+
+
+@pytest.mark.parametrize("method", ["server/discover", "initialize", "tools/list"])
+def test_a_server_that_hangs_before_the_call_did_nothing(
+    server: Hostile, specs: tuple[ToolSpec, ...], method: str
+) -> None:
+    server.answers[method] = server.hang
+    outcome = call(specs, deadline=1.0)
+    assert isinstance(outcome, ToolFailure)
+    assert (outcome.retryable, outcome.cause) == (True, FailureCause.TIME)
+    assert outcome.error.endswith("/mcp: no answer in time")
+    assert server.calls == 0
+
+
+def test_a_server_that_hangs_in_the_call_leaves_it_in_doubt(
+    server: Hostile, specs: tuple[ToolSpec, ...]
+) -> None:
+    server.answers["tools/call"] = server.hang
+    outcome = call(specs, deadline=1.0)
+    assert isinstance(outcome, Unknown)
+    assert outcome.error.endswith("/mcp: no answer in time")
+    assert outcome.cause is FailureCause.TIME
+
+
+def test_a_server_that_does_not_end_its_session_cannot_withhold_the_result(
+    server: Hostile, specs: tuple[ToolSpec, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_client, "CLOSING_SECONDS", 0.2)
+    server.answers["DELETE"] = server.hang
+    began = time.monotonic()
+    assert call(specs) == ToolResult(value="made")
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.slow
+def test_a_command_that_does_not_end_cannot_withhold_the_result(tmp_path: Path) -> None:
+    began = time.monotonic()
+    assert call(tools_of([sys.executable, "-c", STUBBORN], tmp_path)) == ToolResult(value="made")
+    assert time.monotonic() - began < 20
+
+
+def test_a_result_is_not_checked_by_the_schema_of_its_server(
+    server: Hostile, specs: tuple[ToolSpec, ...]
+) -> None:
+    endless = {"type": "string", "pattern": "^(a+)+$"}  # no thread of the worker would go on
+    tool = MAKE | {"outputSchema": {"type": "object", "properties": {"a": endless}}}
+    value = {"a": "a" * 28 + "!"}
+    server.answers["tools/list"] = lambda handler, message: result(
+        handler, message, {"tools": [tool]}
+    )
+    server.answers["tools/call"] = lambda handler, message: result(
+        handler, message, {"content": [], "structuredContent": value}
+    )
+    began = time.monotonic()
+    assert call(specs) == ToolResult(value=value)
+    assert time.monotonic() - began < 10
+
+
+def test_a_long_result_may_come_as_an_event(server: Hostile, specs: tuple[ToolSpec, ...]) -> None:
+    text = "x" * (MAX_ANSWER // 2)
+    content = {"content": [{"type": "text", "text": text}]}
+    server.answers["tools/call"] = lambda handler, message: result(
+        handler, message, content, stream=True
+    )
+    assert call(specs) == ToolResult(value=text)
+
+
+def test_a_call_in_a_session_that_ended_did_nothing(
+    server: Hostile, specs: tuple[ToolSpec, ...]
+) -> None:
+    server.answers["tools/call"] = lambda handler, _: respond(handler, 404)
+    outcome = call(specs)
+    assert isinstance(outcome, ToolFailure)
+    assert outcome.retryable
+    assert outcome.error.endswith("Session terminated (status 404)")
+
+
+def test_a_refusal_without_credentials_is_told(
+    server: Hostile, specs: tuple[ToolSpec, ...]
+) -> None:
+    server.answers["tools/list"] = lambda handler, _: respond(handler, 401)
+    assert call(specs) == ToolFailure(error="make was refused, and it has no credentials")
