@@ -1,7 +1,7 @@
 """axe-core on the open page, at a desk and on a phone, in the light and in the dark.
 
 Rules of colours take most of the time, and depend on computed styles alone. So they look only at elements whose styles,
-with those of all that they are in, no page before had.
+with their parent's and with the backgrounds behind them, no page before had.
 """
 
 from dataclasses import dataclass
@@ -25,19 +25,34 @@ RUN = """async ({standards, ofColours, whole, known}) => {
     const STYLES = ['color', 'backgroundColor', 'backgroundImage', 'opacity', 'filter', 'mixBlendMode',
         'fontSize', 'fontWeight', 'textDecorationLine', 'textShadow', 'borderBottom', 'position']
     const saysSomething = it => [...it.childNodes].some(one => one.nodeType === 3 && one.data.trim())
-    const looks = new Map([[null, 0]])
+    const CLEAR = {backgroundColor: 'rgba(0, 0, 0, 0)', backgroundImage: 'none', opacity: '1', filter: 'none',
+        mixBlendMode: 'normal', position: 'static'}
+    const paints = new Map([[null, '']])
+    const paintOf = it => {
+        if (!paints.has(it)) {
+            const styles = getComputedStyle(it)
+            const own = Object.keys(CLEAR).map(name => styles[name] === CLEAR[name] ? '' : styles[name]).join('')
+            const behind = paintOf(it.parentElement)
+            paints.set(it, own ? `${behind}/${own}` : behind)
+        }
+        return paints.get(it)
+    }
+    const hash = text => {
+        let [high, low] = [0xdeadbeef, 0x41c6ce57]  // cyrb53
+        for (let at = 0; at < text.length; at++) {
+            high = Math.imul(high ^ text.charCodeAt(at), 2654435761)
+            low = Math.imul(low ^ text.charCodeAt(at), 1597334677)
+        }
+        return (4294967296 * (2097151 & low) + (high >>> 0)).toString(36)
+    }
+    const looks = new Map()
     const lookOf = it => {
         if (!looks.has(it)) {
-            const styles = getComputedStyle(it)
-            const text = [lookOf(it.parentElement), it.tagName, it.className, it.getAttribute('role'),
+            const stylesOf = its => [its.tagName, its.className, ...STYLES.map(name => getComputedStyle(its)[name])]
+            const text = [paintOf(it), ...stylesOf(it), ...stylesOf(it.parentElement ?? it), it.getAttribute('role'),
                 it.matches('[disabled], [aria-disabled=true]'), it.closest('[aria-hidden=true]') !== null,
-                saysSomething(it), ...STYLES.map(name => styles[name])].join('|')
-            let [high, low] = [0xdeadbeef, 0x41c6ce57]  // cyrb53
-            for (let at = 0; at < text.length; at++) {
-                high = Math.imul(high ^ text.charCodeAt(at), 2654435761)
-                low = Math.imul(low ^ text.charCodeAt(at), 1597334677)
-            }
-            looks.set(it, (4294967296 * (2097151 & low) + (high >>> 0)).toString(36))
+                saysSomething(it)].join('|')
+            looks.set(it, hash(text))
         }
         return looks.get(it)
     }
