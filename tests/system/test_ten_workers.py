@@ -63,7 +63,7 @@ def test_ten_workers_end_each_run_once_on_ten_connections_each(ten: Holders) -> 
     assert max(most.values()) <= CONNECTIONS_OF_A_WORKER, most
 
 
-LONG_RUNS = 4
+LONG_RUNS = 2
 STEPS = 450  # so long that the run has a continuation
 HAD = """
     SELECT runtime_run.worker, process, base > 0

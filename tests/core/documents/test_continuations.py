@@ -64,7 +64,7 @@ def small() -> tuple[Continuation, list[str], str]:
 def test_every_state_is_read_from_its_entries_as_it_was() -> None:
     """A worker reads each entry once, and has read others before it writes the next continuation."""
     told = 0
-    for walk in first(30):
+    for walk in first(12):
         now, found, texts = initial(walk.now.run), Conversations(), texts_of(walk.history)
         for position, event in enumerate(walk.history, start=1):
             now = step(now, [event], head="mac", at=AT)
