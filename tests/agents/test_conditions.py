@@ -114,8 +114,7 @@ def test_an_approval_counts_only_for_the_risk_that_was_approved(now: str, asked:
 
 
 @pytest.mark.parametrize(
-    ("condition", "values"),
-    [("approval", [False, True, True]), ("risk", ["low", "high", "high"])],
+    ("condition", "values"), [("approval", [False, True, True]), ("risk", ["low", "high", "high"])]
 )
 def test_a_call_that_needs_a_person_by_its_start_waits(condition: str, values: list[Any]) -> None:
     given = iter(values)
@@ -145,8 +144,7 @@ def spend(euros: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [("low", "high"), ("high", "low"), ("low", DEPENDS), (DEPENDS, "high")],
+    ("before", "after"), [("low", "high"), ("high", "low"), ("low", DEPENDS), (DEPENDS, "high")]
 )
 def test_another_risk_asks_before_a_run_continues(before: str, after: str) -> None:
     def of(risk: str) -> dict[str, Any]:

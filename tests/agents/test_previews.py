@@ -101,9 +101,7 @@ def test_the_preview_is_shown_and_made_again_before_the_effect() -> None:
     [gate] = flow.gates
     change = {"what": "balance", "before": 100, "after": 60}
     counts = {"accounts": 1, "readers": 3}
-    assert gate.preview == {
-        "shown": {"summary": "Move 40", "changes": [change], "counts": counts},
-    }
+    assert gate.preview == {"shown": {"summary": "Move 40", "changes": [change], "counts": counts}}
     assert flow.approve().status == "completed"
     assert moved == [40]
     assert kinds(flow) == ["CallPreviewed", "GateOpened", "CallPreviewed"]

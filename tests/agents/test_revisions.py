@@ -58,11 +58,7 @@ def test_the_model_reads_what_to_change_and_the_next_call_is_the_revision() -> N
     def second(turn: Turn) -> Any:
         heard = turn.result("pay")
         assert heard is not None
-        assert (heard.to_change, heard.denied, heard.content) == (
-            True,
-            True,
-            f"{CHANGES}Pay 40.",
-        )
+        assert (heard.to_change, heard.denied, heard.content) == (True, True, f"{CHANGES}Pay 40.")
         return paying(int(heard.why.split()[1].rstrip(".")))
 
     flow = at_desk(paying(400), second, paying(30), say("Done.")).request_changes("Pay 40.")

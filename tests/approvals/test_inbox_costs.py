@@ -25,13 +25,7 @@ SEARCHES = ["", "claimed:me", "handed:me", "kind:question", "tool:rare", "risk:l
 
 def seeded(count: int) -> None:
     """Add pending requests, one due each second; of the first, one of a thousand is of a run of Ada's."""
-    names = {*rows.names_of(Approval)} - {
-        "id",
-        "gate",
-        "expires_at",
-        "created_at",
-        "requester",
-    }
+    names = {*rows.names_of(Approval)} - {"id", "gate", "expires_at", "created_at", "requester"}
     names -= {"origin", "excluded"}
     same = ", ".join(sorted(names))
     with connection.cursor() as cursor:

@@ -85,9 +85,7 @@ def test_a_queue_that_another_program_uses_is_told_from_a_lost_broker(
             act()
 
 
-def test_a_lost_broker_costs_the_hint_and_nothing_else(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_lost_broker_costs_the_hint_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ConnectionError, match="the broker is unreachable"):
         dispatch.queues_with_room()
     run = uuid4()

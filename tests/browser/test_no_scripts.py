@@ -49,11 +49,7 @@ CASES: dict[str, tuple[Asks, list[tuple[str, str]], str, str]] = {
     ),
     "request changes": (
         _call,
-        [
-            ("More ways to act", PRESS),
-            ("Remark", "Less."),
-            ("Request changes", PRESS),
-        ],
+        [("More ways to act", PRESS), ("Remark", "Less."), ("Request changes", PRESS)],
         "Changes requested by bea",
         "denied",
     ),

@@ -100,10 +100,7 @@ def test_a_command_runs_once_for_its_key(
 
 
 def test_without_a_usable_answer_the_command_does_not_run(
-    provider: FakeProvider,
-    terminal: Terminal,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    provider: FakeProvider, terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(INSTANCE_TOKEN, "another")
     result = terminal.run("ask", "--tool", "deploy", "--", *script(tmp_path))

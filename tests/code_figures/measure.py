@@ -22,13 +22,7 @@ def measure() -> Figures:
     """Return all figures by name. Those of commits are left out in a clone without the whole history."""
     sources = read_sources(*PRODUCT)
     code = [source for source in sources if not source.is_migration]
-    return {
-        **_sizes(sources),
-        **_names(code),
-        **_uses(code),
-        **_files(),
-        **_commits(),
-    }
+    return {**_sizes(sources), **_names(code), **_uses(code), **_files(), **_commits()}
 
 
 def _sizes(sources: Sequence[Source]) -> Figures:

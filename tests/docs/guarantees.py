@@ -43,10 +43,7 @@ def security() -> str:
     return _page("security.md", "attacks")
 
 
-PAGES = {
-    "guarantees.md": guarantees,
-    "security.md": security,
-}
+PAGES = {"guarantees.md": guarantees, "security.md": security}
 
 
 def write_all() -> None:

@@ -138,8 +138,7 @@ def test_only_processes_that_a_run_lost_alone_quarantine_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waits", "tried"),
-    [([0.5], 0), ([1.0], 1), ([2.9, 0.5], 0), ([3.0, 0.5], 2), ([2.0, 1.0], 2)],
+    ("waits", "tried"), [([0.5], 0), ([1.0], 1), ([2.9, 0.5], 0), ([3.0, 0.5], 2), ([2.0, 1.0], 2)]
 )
 def test_suspects_are_tried_once_no_more_come(waits: Sequence[float], tried: int) -> None:
     """Else the first ones of many would take all processes, in groups of two or three."""

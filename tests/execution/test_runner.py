@@ -20,13 +20,7 @@ from runtime.execution.commit import StepWriter
 from runtime.models import Gate, Run, Signal
 from runtime.ports.agents import CallInfo, VersionChange
 from runtime.ports.approvals import PolicyFacts, Ruling, StatementPart
-from runtime.ports.effects import (
-    ModelFailure,
-    Outcome,
-    ToolFailure,
-    ToolRequest,
-    ToolResult,
-)
+from runtime.ports.effects import ModelFailure, Outcome, ToolFailure, ToolRequest, ToolResult
 from runtime.store import pool, steps
 from tests.execution.conftest import Ledger
 from tests.support.calls import around

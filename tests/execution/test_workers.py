@@ -30,17 +30,7 @@ from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolReques
 from runtime.store import leases, loading, pool
 from runtime.upkeep import due_runs
 from tests.support.calls import around
-from tests.support.engine import (
-    ADA,
-    LONG,
-    Death,
-    MakeBench,
-    Rig,
-    at_failpoint,
-    die,
-    lose,
-    types,
-)
+from tests.support.engine import ADA, LONG, Death, MakeBench, Rig, at_failpoint, die, lose, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.people import until
 from tests.support.threads import Hold, holding

@@ -107,9 +107,7 @@ def test_a_cancelled_run_tries_nothing_again() -> None:
 
 
 @pytest.mark.parametrize("verdict", [Verdict.DENY, Verdict.ANSWER])
-def test_a_tried_call_may_have_left_traces_before_people_were_asked(
-    verdict: Verdict,
-) -> None:
+def test_a_tried_call_may_have_left_traces_before_people_were_asked(verdict: Verdict) -> None:
     told: list[bool] = []
     for before in ([], [*TRIED, *_retry("c1.0")]):
         found = _read([*BEGUN, *before, GATE, _decided(verdict)])

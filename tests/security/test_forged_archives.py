@@ -132,9 +132,7 @@ def lift_with_a_row(run: UUID) -> None:
 
 @pytest.mark.parametrize("forge", [lift_by_sql, lift_with_a_row])
 def test_a_legal_hold_that_no_admin_lifted_holds(
-    target: Target,
-    object_store: Breakable,
-    forge: Callable[[UUID], None],
+    target: Target, object_store: Breakable, forge: Callable[[UUID], None]
 ) -> None:
     run = completed(target)
     hold(run=run, reason="lawsuit 7", actor=ADMIN)

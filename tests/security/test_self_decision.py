@@ -191,10 +191,7 @@ PATHS: dict[str, Callable[[Own], tuple[int, ...]]] = {
         own.decision(own.short, verdict="continue", grant={"turns": 5}),
     ),
     "version decision": version,
-    "claim": lambda own: (
-        own.page("claim"),
-        own.api(f"/approvals/{own.approval.id}/claim", {}),
-    ),
+    "claim": lambda own: (own.page("claim"), own.api(f"/approvals/{own.approval.id}/claim", {})),
     "hand-over": lambda own: (
         own.page("hand-over", to="bea"),
         own.page("hand-over", by="bea", to="ada"),

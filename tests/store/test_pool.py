@@ -43,9 +43,7 @@ def test_the_connection_that_was_given_back_last_is_taken_first() -> None:
 
 
 @pytest.mark.usefixtures("transactional_db")
-def test_a_statement_learns_its_parameter_types_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_statement_learns_its_parameter_types_once(monkeypatch: pytest.MonkeyPatch) -> None:
     learnt: list[type] = []
     around(monkeypatch, AdaptersMap, "get_dumper", before=lambda _, kind, *__: learnt.append(kind))
     first, second = "SELECT %(a)s::text", "SELECT %(a)s::text, %(b)s::uuid"

@@ -195,10 +195,7 @@ class FakeEffects:
         return self.tools[request.tool].body(request)
 
     def start_model_call(
-        self,
-        request: ModelRequest,
-        deliver: Callable[[Outcome], None],
-        keep: Keep | None = None,
+        self, request: ModelRequest, deliver: Callable[[Outcome], None], keep: Keep | None = None
     ) -> Abort:
         """Run each call of a model in a thread of its own, which is abandoned once the call is ended."""
         with self._lock:

@@ -264,10 +264,7 @@ class Target(Office):
             self.advance(run)
         self.effects.tools["send_welcome_mail"] = FakeTool(effect=EffectClass.IDEMPOTENT)
         with pool.open_own() as own:
-            own.execute(
-                "UPDATE runtime_run SET owner = NULL, due_at = now() WHERE id = %s",
-                (run,),
-            )
+            own.execute("UPDATE runtime_run SET owner = NULL, due_at = now() WHERE id = %s", (run,))
         assert Run.objects.get(id=run).position > StoredContinuation.objects.get(run=run).position
         return run
 

@@ -164,10 +164,7 @@ def signed(body: bytes, *, at: float | None = None, key: str = SECRET) -> dict[s
     """Return the headers with which Slack signs a body."""
     stamp = str(int(time.time() if at is None else at))
     mac = hmac.new(key.encode(), b"v0:" + stamp.encode() + b":" + body, hashlib.sha256)
-    return {
-        "X-Slack-Request-Timestamp": stamp,
-        "X-Slack-Signature": f"v0={mac.hexdigest()}",
-    }
+    return {"X-Slack-Request-Timestamp": stamp, "X-Slack-Signature": f"v0={mac.hexdigest()}"}
 
 
 def deliver(path: str, body: bytes, headers: dict[str, str]) -> Any:

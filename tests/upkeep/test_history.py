@@ -18,11 +18,7 @@ from runtime.execution import commit
 from runtime.execution.commit import StepWriter
 from runtime.models import ArchivedEntries, CompactionBase, Pruning, Run, StoredContinuation
 from runtime.ports import wiring
-from runtime.ports.effects import (
-    ModelFailure,
-    ToolRequest,
-    ToolResult,
-)
+from runtime.ports.effects import ModelFailure, ToolRequest, ToolResult
 from runtime.reads import entries
 from runtime.reads import journal as lines
 from runtime.store import archived_entries, pool, sealed_files
@@ -33,13 +29,7 @@ from runtime.upkeep.retention_rules import parse
 from tests.support.calls import around
 from tests.support.engine import ADA, Death, Rig, die, types
 from tests.support.fake_ports import FakeApprovals, FakeTool
-from tests.support.long_runs import (
-    findings,
-    long_office_run,
-    plays,
-    positions,
-    shortened,
-)
+from tests.support.long_runs import findings, long_office_run, plays, positions, shortened
 from tests.support.office import Office
 from tests.support.seeds import Cast
 

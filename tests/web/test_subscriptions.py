@@ -358,12 +358,7 @@ def test_an_admin_does_it_all_on_pages(
     program: Program, admin: Client, office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
     shows(admin, "/subscriptions/", "None yet.")
-    form = {
-        "name": "<b>Bot",
-        "url": program.url,
-        "events": ["run.started"],
-        "with_arguments": "on",
-    }
+    form = {"name": "<b>Bot", "url": program.url, "events": ["run.started"], "with_arguments": "on"}
     wrong = admin.post("/subscriptions/add/", {**form, "events": ["run.eaten"]})
     has(text_of(wrong, 422), "must be some of", "&lt;b&gt;Bot")
     page = text_of(admin.post("/subscriptions/add/", form))

@@ -8,15 +8,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from agents.errors import DefinitionError
-from agents.sdk import (
-    Budget,
-    Compaction,
-    Holds,
-    ToolContext,
-    last,
-    summary,
-    tool,
-)
+from agents.sdk import Budget, Compaction, Holds, ToolContext, last, summary, tool
 from agents.sdk.spec import ToolSpec
 from runtime.core.values.call_options import TOOL_RETRIES, RetryPolicy
 from runtime.core.values.enums import EffectClass, Risk

@@ -131,8 +131,7 @@ def test_another_attempt_that_was_faster_has_written_it(
 
 
 @pytest.mark.parametrize(
-    "key",
-    ["", "..", "../x", "a/../../x", "/etc/passwd", "a//b", "a\n", ".hidden", "x" * 301],
+    "key", ["", "..", "../x", "a/../../x", "/etc/passwd", "a//b", "a\n", ".hidden", "x" * 301]
 )
 def test_a_key_stays_below_its_prefix(object_store: Breakable, key: str) -> None:
     run = drive(

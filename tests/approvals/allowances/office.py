@@ -12,10 +12,7 @@ from tests.support import seeds
 
 BEA, CORA = Actor(person="bea"), Actor(person="cora")
 ANY: Mapping[str, Any] = {"rule": "any"}
-LIMITS: Mapping[str, Any] = {
-    "username": ANY,
-    "security_level": {"rule": "at_most", "values": [3]},
-}
+LIMITS: Mapping[str, Any] = {"username": ANY, "security_level": {"rule": "at_most", "values": [3]}}
 
 
 def reviewers(*names: str) -> None:

@@ -114,10 +114,7 @@ def test_who_decides_nothing_of_its_risk_revokes_none(who: str, request_: Approv
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [
-        ({"risk": Risk.HIGH}, "high risk"),
-        ({"kind": GateKind.HOLD}, "waits for an approval"),
-    ],
+    [({"risk": Risk.HIGH}, "high risk"), ({"kind": GateKind.HOLD}, "waits for an approval")],
 )
 def test_a_request_without_a_place_for_one(
     given: dict[str, Any], said: str, request_: Approval

@@ -179,10 +179,7 @@ def test_a_call_equal_to_the_original_of_an_edit_is_asked_about(
     office.advance(run)
     assert [
         approval.status for approval in Approval.objects.filter(run=run).order_by("created_at")
-    ] == [
-        "approved",
-        "pending",
-    ]
+    ] == ["approved", "pending"]
 
 
 @pytest.mark.parametrize("requester", ["bea", "cora"])

@@ -43,10 +43,7 @@ def test_a_forged_approval_of_a_question_is_refused(cast: Cast) -> None:
 
 @pytest.mark.parametrize(
     ("stages", "answers"),
-    [
-        ((Stage(quorum=2),), "bea"),
-        ((Stage(people=("cyril",)), Stage(quorum=2)), "bea"),
-    ],
+    [((Stage(quorum=2),), "bea"), ((Stage(people=("cyril",)), Stage(quorum=2)), "bea")],
 )
 def test_one_named_person_answers(cast: Cast, stages: tuple[Stage, ...], answers: str) -> None:
     approval = _asked()

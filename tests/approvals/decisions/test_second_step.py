@@ -38,11 +38,7 @@ def test_low_and_medium_risk_can_be_undone(bea: Actor, risk: Risk, window: int) 
         ("Delete it", {"id": UUID_TEXT}, "delete"),
         ("Renewed, made", {"who": ["new", {"name": "made"}]}, "made"),  # whole words
         ("Set x\u202ey", {"a": "x\u202ey", "b": "•", "c": sealing.REDACTED}, "delete"),
-        (
-            "Do it",
-            {"sql": "UPDATE users SET level = 1 WHERE TRUE"},
-            "UPDATE users SET level = 1",
-        ),
+        ("Do it", {"sql": "UPDATE users SET level = 1 WHERE TRUE"}, "UPDATE users SET level = 1"),
         ("Do it", {"sealed": {sealing.MARK: "hidden"}, "on": True}, "delete"),
         ("Do it", None, "delete"),
     ],

@@ -97,10 +97,7 @@ TIMES: dict[str, Acts] = {
         away,
         partial(accounts.set_groups, "bea", set(), actor=None),
     ),
-    "not by a deputy's deputy": (
-        partial(away, DAN, "cora"),
-        lambda: signed("bea", "dan", -1, 1),
-    ),
+    "not by a deputy's deputy": (partial(away, DAN, "cora"), lambda: signed("bea", "dan", -1, 1)),
 }
 
 
@@ -234,9 +231,7 @@ def copy_row() -> None:
 
 
 @pytest.mark.parametrize("forge", [forge_row, copy_row])
-def test_an_absence_that_its_person_did_not_sign_makes_no_deputy(
-    forge: Callable[[], None],
-) -> None:
+def test_an_absence_that_its_person_did_not_sign_makes_no_deputy(forge: Callable[[], None]) -> None:
     approval = asked(ONLY_BEA)
     forge()
     with pytest.raises(NotFound):

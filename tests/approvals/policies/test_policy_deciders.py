@@ -66,10 +66,7 @@ def test_a_deputy_counts_in_the_place_of_an_absent_person() -> None:
         actor=Actor(person="bea"),
     )
     assert set(deciders().problems()) == {"Level"}  # dan votes once
-    assert deciders().needed() == {
-        "cora": ["Two"],
-        "dan": ["Two", "Later"],
-    }
+    assert deciders().needed() == {"cora": ["Two"], "dan": ["Two", "Later"]}
 
 
 def test_of_a_large_group_no_more_people_are_read_than_a_rule_can_need(

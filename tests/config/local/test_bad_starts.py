@@ -152,11 +152,7 @@ def test_a_database_that_does_not_answer() -> None:
 @pytest.mark.parametrize(
     ("login", "name", "said"),
     [
-        (
-            ":wrong@",
-            "signoff",
-            ".* refuses us: look at DATABASE_URL and DATABASE_PASSWORD_FILE .*",
-        ),
+        (":wrong@", "signoff", ".* refuses us: look at DATABASE_URL and DATABASE_PASSWORD_FILE .*"),
         (r"\g<0>", "of_nobody", ".* does not know what DATABASE_URL names: create it .*"),
         (
             r"\g<0>",

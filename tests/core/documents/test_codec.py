@@ -21,10 +21,7 @@ from runtime.core.documents import codec, continuations, signed_gzip
 from runtime.core.documents.codec import SCHEMA, plain_text, stored_text
 from runtime.core.documents.continuations import Conversations
 from runtime.core.run.continuation import Continuation
-from runtime.core.run.events import (
-    EVENT_TYPES,
-    ToolReturned,
-)
+from runtime.core.run.events import EVENT_TYPES, ToolReturned
 from runtime.core.run.reducer import Entry
 from runtime.core.values.errors import NewerSchema, NotJson, Unreadable
 from tests.core.run.events import AT, STARTED

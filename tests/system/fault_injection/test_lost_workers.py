@@ -50,10 +50,7 @@ LOSSES = """
 
 @pytest.fixture(scope="module")
 def holders(sandbox: Path) -> Iterator[Holders]:
-    settings = {
-        "SIGNOFF_POISON_LOSSES": str(POISON_LOSSES),
-        "SIGNOFF_LEASE_SECONDS": LEASE,
-    }
+    settings = {"SIGNOFF_POISON_LOSSES": str(POISON_LOSSES), "SIGNOFF_LEASE_SECONDS": LEASE}
     stack, book = with_ledger(sandbox, "lost", holding.__name__, **settings)
     with stack:
         yield Holders(stack, book)

@@ -27,13 +27,7 @@ SAID: dict[str, Any] = {
     "mapping": {"full_name": "{{data.first}} {{data.last}}", "level": "{{ data.level }}"},
     "key": "data.team",
 }
-DATA: dict[str, Any] = {
-    "first": "New",
-    "last": "Hire",
-    "level": 2,
-    "country": "DE",
-    "team": "a",
-}
+DATA: dict[str, Any] = {"first": "New", "last": "Hire", "level": 2, "country": "DE", "team": "a"}
 
 
 @dataclass

@@ -17,13 +17,7 @@ from runtime.errors import InvalidInput, NoSuchTrigger, NoSuchWebhook, NotVerifi
 from runtime.models import Occurrence, ReceivedEvent, Run, TriggerAct, TriggerWebhook
 from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, listing, webhooks
-from runtime.triggers.webhooks import (
-    PAUSED,
-    REPEAT_SECONDS,
-    REPEATED,
-    Receipt,
-    receive,
-)
+from runtime.triggers.webhooks import PAUSED, REPEAT_SECONDS, REPEATED, Receipt, receive
 from tests.support import seeds
 from tests.support.api_client import Caller
 from tests.support.engine import ADA, events

@@ -108,9 +108,7 @@ def test_a_stop_is_put_on_its_page_and_shown_on_every_page(admin: Client, bea: C
     assert admin.post("/stops/999/lift/").status_code == 409
     refused = admin.post("/stops/put/", WHY | {"agent": "*", "confirm": "every"})
     has(
-        text_of(refused, 422),
-        "type “every agent”</bdi> here: nothing was stopped",
-        'value="every"',
+        text_of(refused, 422), "type “every agent”</bdi> here: nothing was stopped", 'value="every"'
     )
     assert not KillSwitch.objects.exists()
     admin.post("/stops/put/", WHY | {"agent": "*", "confirm": "Every agent "})

@@ -225,10 +225,7 @@ def test_changes_stand_in_one_row_with_titles_and_units() -> None:
         "body": letter.replace("Line 4", "Row 4"),
         "tags": ["b"],
     }
-    context = {
-        "changes": changes(before, after),
-        "of": SimpleNamespace(args=before, schema=schema),
-    }
+    context = {"changes": changes(before, after), "of": SimpleNamespace(args=before, schema=schema)}
     page = render_to_string("approvals/_edit_changes.html", context)
     spoken = re.sub(r'<span class="vh">.*?</span>', "", page)
     words = re.sub(r"\s+", " ", html.unescape(strip_tags(spoken)))

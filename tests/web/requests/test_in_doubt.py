@@ -234,13 +234,7 @@ def test_running_a_high_risk_again_has_a_second_step(bea: Client, office: Office
 
 def test_a_request_of_any_kind_reads_in_one_column(bea: Client, office: Office) -> None:
     doubt = office.in_doubt_request(office.in_doubt())
-    parts = (
-        "Did it happen?",
-        'class="strip"',
-        ">Input<",
-        "Conversation",
-        ">People<",
-    )
+    parts = ("Did it happen?", 'class="strip"', ">Input<", "Conversation", ">People<")
     in_order(shows(bea, doubt, *parts, hides=["<aside>"]), "Started call", *parts)
     page = shows(bea, office.held(), hides=["<aside>"])
     in_order(page, "Why it stopped", "If you stop it", *parts[1:])

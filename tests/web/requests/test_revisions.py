@@ -60,12 +60,7 @@ def test_a_request_without_text_names_the_field_and_keeps_the_page(
     bea: Client, asked: Approval
 ) -> None:
     page = text_of(send(bea, asked, "changes", reason=" "), 422)
-    has(
-        page,
-        "is required to request changes",
-        'data-writing="changes"',
-        'id="reason-problem"',
-    )
+    has(page, "is required to request changes", 'data-writing="changes"', 'id="reason-problem"')
     stale = text_of(send(bea, asked, "changes", reason="my own words", digest="sha256:x"), 409)
     has(stale, "my own words", "the request changed while you were reading")
     assert seeds.untouched(asked)

@@ -29,11 +29,7 @@ def _limited(office: Office, *outcomes: Outcome) -> UUID:
 
 def _refused(retry_after: float) -> ModelFailure:
     return ModelFailure(
-        error="busy",
-        retryable=True,
-        retry_after=retry_after,
-        cause=FailureCause.LIMIT,
-        model=MODEL,
+        error="busy", retryable=True, retry_after=retry_after, cause=FailureCause.LIMIT, model=MODEL
     )
 
 

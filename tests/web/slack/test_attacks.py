@@ -15,15 +15,7 @@ from approvals.people import accounts
 from approvals.rules.policy import Demands
 from tests.support.office import Office, reseal
 from tests.support.pages import has
-from tests.support.slack_server import (
-    SECRET,
-    TOKEN,
-    USERS,
-    Slack,
-    deliver,
-    send_due,
-    signed,
-)
+from tests.support.slack_server import SECRET, TOKEN, USERS, Slack, deliver, send_due, signed
 from tests.web.slack.conftest import connect
 
 FORM = {"command": "/signoff", "team_id": "T1", "user_id": "U1", "user_name": "x", "text": ""}
