@@ -11,7 +11,7 @@ from django.core.mail import EmailMessage, get_connection
 from pydantic import Field
 
 from agents.sdk import NotDone, ToolContext, ToolError, tool
-from agents.tools.person_fields import EmailAddress, FullName, Username
+from agents.tools.directory import EmailAddress, FullName, Username
 
 # No control characters: a line break in a subject would end the header.
 Subject = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]

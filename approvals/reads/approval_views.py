@@ -140,7 +140,7 @@ class ApprovalView:
 
     @property
     def may_extend(self) -> bool:
-        """Whether this reader may extend its deadline, see `decisions.extend`."""
+        """Whether this reader may extend its deadline, see `decisions.teamwork`."""
         if not self.is_pending or self.stored.expires_at is None or self.tampered:
             return False
         is_admin = self.reader is not None and self.reader.has(principals.Scope.ADMIN)

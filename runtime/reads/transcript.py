@@ -1,19 +1,30 @@
-"""The transcript of a run: its frames, each with its calls and messages."""
+"""The transcript of a run: its frames, each with its calls and messages, and the inquiries of people about a call.
 
+The caller has checked that the run may be read.
+"""
+
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from uuid import UUID
 
-from runtime.core.run.continuation import Denial
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import OuterRef
+
+from runtime.core.run.continuation import Denial, RunStatus
 from runtime.core.run.events import PinnedPrompt
 from runtime.core.values.enums import CallState
 from runtime.errors import ObjectStoreDown
+from runtime.keyring import sealing
+from runtime.models import Run, Signal
 from runtime.reads.journal import Beginning, Remaining, remaining
+from runtime.reads.redaction import redact
 from runtime.reads.trace.calls import CallRecord
 from runtime.reads.trace.fold import Ending, Origin, RunPause, Trace, fold
 from runtime.reads.trace.frames import FrameMessage, FrameRecord, Retry
 from runtime.reads.trace.span import InquiryRecord
+from runtime.store.tables.signals import INQUIRY
 
 _SHOWN = (CallState.GATED, CallState.RETURNED)
 _EARLY = datetime.min.replace(tzinfo=UTC)  # of a message that a fork was begun with
@@ -226,6 +237,51 @@ def context_of(transcript: Transcript, *, frame: str, call: str) -> CallContext:
         open=tuple(step for step in steps if not step.call.is_settled),
         plans=tuple(PathPlan(agent=f.agent, steps=f.plan, frame=f) for f in path),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreceivedInquiries:
+    """Whether the run is quarantined, and the stored inquiries that no worker has received."""
+
+    quarantined: bool
+    bodies: tuple[str, ...]
+
+
+def read_unreceived(run: UUID) -> UnreceivedInquiries:
+    """Read both with one query."""
+    sent = Signal.objects.filter(run=OuterRef("pk"), kind=INQUIRY).order_by("id").values("body")
+    rows = Run.objects.filter(id=run).annotate(sent=ArraySubquery(sent))
+    status, bodies = rows.values_list("status", "sent").first() or ("", [])
+    return UnreceivedInquiries(quarantined=status == RunStatus.QUARANTINED, bodies=tuple(bodies))
+
+
+def list_inquiries(
+    transcript: Transcript, sent: UnreceivedInquiries, gate: UUID, *, unsealed: bool = False
+) -> tuple[InquiryRecord, ...]:
+    """Return the inquiries about the call at this gate, oldest first; with `unsealed` as its reviewers read them."""
+    received = [
+        replace(inquiry, answer=sealing.text_for_reviewers(inquiry.sealed))
+        if unsealed and inquiry.sealed
+        else inquiry
+        for inquiry in transcript.inquiries
+        if inquiry.gate == gate
+    ]
+    ids = {inquiry.id for inquiry in transcript.inquiries}
+    waiting = []
+    for body in sent.bodies:
+        try:
+            document = json.loads(body)
+            inquiry = InquiryRecord(
+                id=UUID(document["question"]),
+                gate=UUID(document["gate"]),
+                by=str(document["by"]),
+                text=redact(str(document["text"])),
+            )
+        except (ValueError, KeyError, TypeError):
+            continue  # the worker reports it
+        if inquiry.gate == gate and inquiry.id not in ids:
+            waiting.append(inquiry)
+    return (*received, *waiting)
 
 
 def _leaves(frame: FrameRecord) -> Iterator[CallRecord]:

@@ -1,8 +1,12 @@
-"""Erases the payloads of ended runs by the rules of the operator, and lists the runs that are old enough for a rule.
+"""Erases the payloads of ended runs, and archives ended runs, by the rules of the operator.
 
 A run keeps its row without payloads, its gates, its audit rows, and its decisions with their digests and signatures.
 Retention verifies the journal before it deletes it, and writes a prune mark with a MAC that says where the journal
 ended. If a journal does not verify, the run stays unchanged and the log has a critical line for an admin.
+
+The archive has a file for each run, and its data is deleted from Postgres. The order loses nothing: the key of the
+file is committed, the file is written and read back, and one transaction deletes the data and records the file. A
+sweeper that dies in between leaves a key, which the next one drops.
 
 Each run is one transaction, so a process can stop between two runs.
 """
@@ -18,9 +22,10 @@ from django.conf import settings
 from django.db import transaction
 
 from runtime.core.documents import external_call
-from runtime.errors import KeyMissing, Tampered
+from runtime.core.values.errors import CoreError
+from runtime.errors import KeyMissing, ObjectStoreDown, Tampered, TooLarge
 from runtime.ports import wiring
-from runtime.store import archived_entries, archived_runs, pool, runs
+from runtime.store import archived_entries, archived_runs, failpoints, pool, runs
 from runtime.store.tables import (
     blobs,
     jobs,
@@ -60,6 +65,12 @@ _OLD = f"""
     AND run.ended_at < clock_timestamp() - {DAYS} * interval '1 day'
     AND (run.agent <> '{external_call.AGENT}' OR run.ended_at < clock_timestamp() - interval '1 day'
         * CASE run.status WHEN 'failed' THEN {external_call.FAILED_KEPT_DAYS} ELSE {external_call.KEPT_DAYS} END)
+"""
+# A restored run stays as long again as its rule says.
+_STILL_HERE = f"""
+    run.archived_at IS NULL
+    AND NOT EXISTS (SELECT FROM runtime_archivedrun a WHERE a.run_id = run.id AND a.state = 'restored'
+        AND a.at > clock_timestamp() - {DAYS} * interval '1 day')
 """
 
 
@@ -172,6 +183,60 @@ def yield_runs(
         if len(batch) < BATCH:
             return
         after = batch[-1][1]
+
+
+def archive_rules() -> tuple[RetentionRule, ...]:
+    """Return the operator's rules for the archive."""
+    configured: tuple[RetentionRule, ...] = settings.SIGNOFF_ARCHIVE
+    return configured
+
+
+def preview_archive(connection: pool.Connection) -> list[OldRuns]:
+    """Return the runs that `archive_old_runs` would archive now, by agent and status."""
+    return list_groups(connection, archive_rules(), _STILL_HERE)
+
+
+def archive_old_runs(connection: pool.Connection, stop: threading.Event) -> int:
+    """Archive every run that is old enough, until `stop`. Returns the number of runs.
+
+    A store that is down ends the round: the next one continues.
+    """
+    archived_runs.drop_restored(connection)
+    archived = 0
+    for run in yield_runs(connection, archive_rules(), stop, _STILL_HERE):
+        try:
+            archived += archive_run(connection, run)
+        except ObjectStoreDown as exc:
+            log.error("Runs are archived later: %s", exc)
+            break
+    if archived:
+        log.info("Archived %d runs", archived)
+    return archived
+
+
+def archive_run(connection: pool.Connection, run: UUID) -> bool:
+    """Archive one ended run, outside a transaction. Raises ObjectStoreDown, with nothing deleted.
+
+    Returns False if the run may not be archived, or has a journal that does not verify, which is logged.
+    """
+    key = archived_runs.reserve(connection, run)
+    if key is None:
+        return False
+    failpoints.hit("reserved", "archive", 0)
+    try:
+        with transaction.atomic():
+            archived = archived_runs.write(pool.djangos(), run, key)
+            failpoints.hit("deleted", "archive", 0)
+            if not archived:
+                transaction.set_rollback(True)
+    except (Tampered, KeyMissing, CoreError) as exc:
+        log.critical("Run %s: is not archived, it does not verify: %s", run, exc)
+        return False
+    except TooLarge:
+        log.warning("Run %s: is not archived, its file would be too large", run)
+        return False
+    failpoints.hit("archived", "archive", 0)
+    return archived
 
 
 def _erase_one(run: UUID) -> bool:

@@ -19,7 +19,7 @@ from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import objects, used_approvals
 from runtime.store.tables.jobs import KINDS
-from runtime.upkeep import archiving, due_runs, journals, retention, rollups
+from runtime.upkeep import due_runs, journals, retention, rollups
 from runtime.upkeep.alarm import Alarm
 
 log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ def run(stop: threading.Event, *extra_loops: Loop) -> None:
     scheduled = (
         Loop(name="partitions", duty=journals.maintain_partitions),
         Loop(name="retention", duty=retention.enforce),
-        Loop(name="archive", duty=archiving.enforce),
+        Loop(name="archive", duty=retention.archive_old_runs),
         Loop(name="history", duty=journals.shorten_all, seconds=KEEP_SECONDS),
         Loop(name="trials", duty=look_after_jobs, seconds=KEEP_SECONDS),
         Loop(name="ledger", duty=compare_ledger),

@@ -146,6 +146,12 @@ def form_text(form_values: Mapping[str, str], field: str) -> str:
     return form_values.get(field, "").replace("\r\n", "\n")
 
 
+def read_reason(request: HttpRequest) -> str:
+    """Return the reason of the form: as typed, after the chosen one if the browser runs no script."""
+    preset, typed = form_text(request.POST, "preset"), form_text(request.POST, "reason")
+    return f"{preset} {typed}".strip() if preset else typed
+
+
 def form_number(request: HttpRequest) -> UUID:
     """Return the number that the form came with, or a new one: sent twice, a form makes one thing."""
     try:

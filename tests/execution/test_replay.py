@@ -22,7 +22,7 @@ from runtime.core.values.enums import Verdict
 from runtime.execution.jobs.replays import MAX_WORDS, Replay, replay
 from runtime.models import Run
 from runtime.store import pool
-from runtime.upkeep import archiving, retention
+from runtime.upkeep import retention
 from tests.support.engine import ADA, Engine, engine_of
 from tests.support.fake_ports import FakeApprovals
 from tests.support.released import released
@@ -229,7 +229,7 @@ def test_an_archived_run_is_replayed_and_an_erased_one_has_nothing_left(
 ) -> None:
     settings.SIGNOFF_AGENTS, run = (__name__,), recorded(engine)
     with pool.open_own() as own:
-        assert archiving.archive_run(own, run.id)
+        assert retention.archive_run(own, run.id)
     found = today(run, clerk(approvals="every_call"))
     assert (found.replies, [one.position for one in found.divergences]) == (3, [2])
     assert retention.erase(run.id)

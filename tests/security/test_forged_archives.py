@@ -17,7 +17,7 @@ from runtime.models import ArchivedRun, JournalEntry, Run
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import objects
-from runtime.upkeep import archiving, retention
+from runtime.upkeep import retention
 from tests.support.fake_ports import ask, say, turns
 from tests.support.object_stores import Breakable
 from tests.support.office import NEWCOMER, Target
@@ -29,7 +29,7 @@ ADMIN = Actor(person="admin")
 
 def archive(run: UUID) -> dict[str, Any]:
     """Archive a run, and return the row of its file."""
-    assert archiving.archive_run(pool.djangos(), run)
+    assert retention.archive_run(pool.djangos(), run)
     return dict(ArchivedRun.objects.values("place", "digest", "size").get(run=run))
 
 
@@ -137,7 +137,7 @@ def test_a_legal_hold_that_no_admin_lifted_holds(
     run = completed(target)
     hold(run=run, reason="lawsuit 7", actor=ADMIN)
     forge(run)
-    for act in (retention._erase_one, lambda run: archiving.archive_run(pool.djangos(), run)):
+    for act in (retention._erase_one, lambda run: retention.archive_run(pool.djangos(), run)):
         assert not act(run)
     assert JournalEntry.objects.filter(run_id=run).exists()
     assert not verification.verify(run).is_consistent

@@ -16,7 +16,7 @@ from runtime.execution.jobs import replays
 from runtime.models import Run, RunReplay
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.upkeep import archiving, retention
+from runtime.upkeep import retention
 from tests.approvals.allowances.office import ANY, in_force
 from tests.approvals.test_prompts import PAID, Shop, overpays
 from tests.support.api_client import Caller
@@ -90,7 +90,7 @@ def test_the_script_of_a_stopped_agent_is_not_asked(run: UUID) -> None:
     assert (stored.problem, answers) == (replays.STOPPED, [])
 
 
-@pytest.mark.parametrize("end", [archiving.archive_run, lambda _, run: retention.erase(run)])
+@pytest.mark.parametrize("end", [retention.archive_run, lambda _, run: retention.erase(run)])
 def test_nothing_is_left_of_a_replay_whose_run_goes_meanwhile(
     run: UUID, object_store: object, end: Any
 ) -> None:

@@ -10,7 +10,7 @@ from agents.sdk.scripts import call, script
 from runtime.core.documents import signed_gzip
 from runtime.models import ArchivedRun, Run
 from runtime.store import pool
-from runtime.upkeep import archiving
+from runtime.upkeep import retention
 from tests.approvals import test_prompts as prompts
 from tests.execution import test_replay as replays
 from tests.support.commands import tried
@@ -36,7 +36,7 @@ def copy(target: Target, object_store: Breakable, tmp_path: Path) -> Path:
     """A copy of the file of an archived run, whose head names a hostile key, with public keys beside it."""
     run = target.decided()
     assert target.advance(run).status == "completed"
-    assert archiving.archive_run(pool.djangos(), run)
+    assert retention.archive_run(pool.djangos(), run)
     data = object_store.get(ArchivedRun.objects.get(run=run).place or "") or b""
     head, text = signed_gzip.head_of(data), signed_gzip.text_of(data, max_characters=1_000_000)
     path = tmp_path / "run.gz"

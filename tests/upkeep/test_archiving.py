@@ -31,7 +31,7 @@ from runtime.reads import entries, run_rows
 from runtime.reads import journal as lines
 from runtime.store import archived_runs, pool, sealed_files
 from runtime.store.tables import objects, pruning
-from runtime.upkeep import archiving, retention
+from runtime.upkeep import retention
 from runtime.upkeep.retention_rules import parse
 from tests.support.object_stores import BOTH, Breakable
 from tests.support.office import Target
@@ -51,7 +51,7 @@ def target(target: Target, settings: Settings) -> Target:
 def enforced() -> int:
     """Archive, and collect what no run refers to any more."""
     with pool.open_own() as own:
-        done = archiving.enforce(own, threading.Event())
+        done = retention.archive_old_runs(own, threading.Event())
         own.execute("UPDATE runtime_storedblob SET used_at = now() - interval '2 hours'")
         retention.enforce(own, threading.Event())
         objects.delete_dropped(own, threading.Event())
@@ -126,7 +126,7 @@ def test_a_store_that_is_down_or_lies_keeps_the_run_in_postgres(
     run, _ = ended(target), ended(target)
     object_store.is_down = True
     with pool.open_own() as own:
-        assert archiving.enforce(own, threading.Event()) == 0
+        assert retention.archive_old_runs(own, threading.Event()) == 0
     assert caplog.text.count("Runs are archived later") == 1
     object_store.is_down = False
     ArchivedRun.objects.all().delete()
@@ -135,7 +135,7 @@ def test_a_store_that_is_down_or_lies_keeps_the_run_in_postgres(
         object_store, "get", lambda key, **how: given(key, **how) if "contents" in key else b"x"
     )
     with pool.open_own() as own:
-        assert archiving.enforce(own, threading.Event()) == 0
+        assert retention.archive_old_runs(own, threading.Event()) == 0
     assert JournalEntry.objects.filter(run_id=run).exists()
     assert Run.objects.get(id=run).archived_at is None
 
@@ -227,7 +227,7 @@ def test_a_hold_keeps_a_run_where_it_is_until_it_is_lifted(
     hold(run=run, reason="lawsuit 7", actor=ADMIN)
     assert enforced() == 1
     with pool.open_own() as own:
-        assert not archiving.archive_run(own, run), "the hold came after it was listed"
+        assert not retention.archive_run(own, run), "the hold came after it was listed"
     ArchivedRun.objects.filter(run=run).delete()
     hold(run=archived, reason="lawsuit 7", actor=ADMIN)
     settings.SIGNOFF_RETENTION = parse("30")

@@ -19,7 +19,7 @@ from runtime.reads import entries, run_rows
 from runtime.reads import journal as lines
 from runtime.store import pool
 from runtime.store.tables import objects
-from runtime.upkeep import archiving, retention
+from runtime.upkeep import retention
 from runtime.upkeep.retention_rules import parse
 from tests.support.elsewhere import Move
 from tests.support.engine import ADA, Rig
@@ -45,7 +45,7 @@ def failed(desk: Rig, run: UUID) -> None:
 
 def archived(run: UUID) -> bool:
     with pool.open_own() as own:
-        return archiving.archive_run(own, run)
+        return retention.archive_run(own, run)
 
 
 def shown(run: UUID) -> tuple[object, ...]:

@@ -30,7 +30,7 @@ from runtime.keyring import files, purposes, signatures
 from runtime.models import ArchivedEntries, ArchivedRun
 from runtime.ports.effects import ToolResult
 from runtime.store import pool, sealed_files
-from runtime.upkeep import archiving
+from runtime.upkeep import retention
 from tests.approvals.policies.office import put_in_force
 from tests.support.fake_ports import FakeTool
 from tests.support.long_runs import long_office_run
@@ -53,7 +53,7 @@ def copy(target: Target, object_store: Breakable, tmp_path: Path) -> Path:
 
 def archived(target: Target, run: UUID, store: Breakable, folder: Path) -> Path:
     assert target.advance(run).status == "completed"
-    assert archiving.archive_run(pool.djangos(), run)
+    assert retention.archive_run(pool.djangos(), run)
     for purpose in (purposes.ARCHIVES, purposes.DECISIONS):
         with (folder / f"{purpose}.public").open("w") as printed:
             call_command("public_keys", purpose, stdout=printed)

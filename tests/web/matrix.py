@@ -42,7 +42,7 @@ from runtime.store.tables.jobs import PREVIEWS, REPLAYS, TRIALS
 from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes as trigger_changes
 from runtime.triggers import webhooks
-from runtime.upkeep import archiving
+from runtime.upkeep import retention
 from tests.support import seeds
 from tests.support.fake_ports import FakeTool
 from tests.support.files import PNG
@@ -246,7 +246,7 @@ def _trial() -> UUID:
 def _kept(office: Office) -> Places:
     """Ada's run in the archive, and one under a legal hold."""
     archived, held = office.failed(), office.failed()
-    assert archiving.archive_run(pool.djangos(), archived)
+    assert retention.archive_run(pool.djangos(), archived)
     hold(run=held, reason="lawsuit 7", actor=Actor(person="admin"))
     return {"archived": archived, "held": held}
 

@@ -10,8 +10,15 @@ from pydantic import BaseModel
 
 from agents.sdk import agent
 from agents.sdk.scripts import Reply, Result, Turn, call, say, script, together
-from agents.tools.directory import create_account, grant_application_access, set_privileges
-from agents.tools.person_fields import EmailAddress, FullName, SecurityLevel, Username
+from agents.tools.directory import (
+    EmailAddress,
+    FullName,
+    SecurityLevel,
+    Username,
+    create_account,
+    grant_application_access,
+    set_privileges,
+)
 
 NO_ACCOUNT = "No account was made"
 APPLICATION = "intranet"

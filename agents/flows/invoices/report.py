@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, BaseModel
 from agents.flows.invoices.tools import look_up, mail_report
 from agents.sdk import agent
 from agents.sdk.scripts import Reply, Turn, call, say, script
-from agents.tools.person_fields import EmailAddress
+from agents.tools.directory import EmailAddress
 
 OF_A_DAY = """\
 SELECT state, supplier.name, invoice.number, amount, currency FROM invoice

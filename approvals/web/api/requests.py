@@ -11,8 +11,8 @@ from pydantic import WithJsonSchema
 from approvals.decisions import external_requests
 from approvals.decisions.decide import ask_preview, find_preview, resolve, undo
 from approvals.decisions.decide import decide as record_decision
-from approvals.decisions.extend import extend as extend_deadline
 from approvals.decisions.external_requests import ExternalClaim
+from approvals.decisions.teamwork import extend as extend_deadline
 from approvals.errors import ApprovalError, NotFound, TamperedWith
 from approvals.people import preferences as zones
 from approvals.reads import approval_views, filters, history, usual

@@ -23,8 +23,7 @@ from approvals.signed import audit
 from approvals.web.api.requests import id_of
 from runtime.core.values.limits import MAX_INQUIRY, MAX_MESSAGE, MAX_PERSON
 from runtime.errors import ObjectStoreDown
-from runtime.reads.inquiries import list_for_gate, unreceived
-from runtime.reads.transcript import read_transcript
+from runtime.reads.transcript import list_inquiries, read_transcript, read_unreceived
 from runtime.web.requests import Authenticated, Body
 from runtime.web.schemas import fields_of
 
@@ -226,7 +225,7 @@ def _inquiries(approval: approval_views.ApprovalView) -> list[QuestionOut]:
         if audit.number(approval.run, audit.subject_of(approval.id), act=teamwork.ASKED):
             raise  # the archive has the inquiries
         return []
-    sent = unreceived(approval.run)
+    sent = read_unreceived(approval.run)
     waiting: Literal["waiting", "ended"] = "waiting" if approval.status == "pending" else "ended"
     return [
         QuestionOut(
@@ -238,5 +237,5 @@ def _inquiries(approval: approval_views.ApprovalView) -> list[QuestionOut]:
             answer=inquiry.answer or None,
             error=inquiry.error or None,
         )
-        for inquiry in list_for_gate(transcript, sent, approval.gate, unsealed=approval.sees_held)
+        for inquiry in list_inquiries(transcript, sent, approval.gate, unsealed=approval.sees_held)
     ]

@@ -43,7 +43,7 @@ NO_ANSWERS: Final = (
     "Decide this by what you know, and say so in the result.",
     "This is not needed. Continue without it.",
 )
-_TYPED, _TAPPED = "confirm", "confirmed"
+TYPED, TAPPED = "confirm", "confirmed"
 READING_FIELD: Final = "reading"
 _SECTIONS: Final = {
     "what": "the call",
@@ -99,30 +99,19 @@ def ends_run(
     return len(denied | this) >= MAX_DENIALS > len(denied)
 
 
-def read_reason(request: HttpRequest) -> str:
-    """Return the reason of the form: as typed, after the chosen one if the browser runs no script."""
-    preset, typed = form_text(request.POST, "preset"), form_text(request.POST, "reason")
-    return f"{preset} {typed}".strip() if preset else typed
-
-
-def read_name(request: HttpRequest) -> str:
-    """Return the name as the reviewer typed it, or that of the button."""
-    return form_text(request.POST, _TAPPED) or form_text(request.POST, _TYPED)
-
-
 def is_opened_by(request: HttpRequest, problem: RequestError | None) -> bool:
     """Tell whether the first step was sent: its form has no field for the name, which is no mistake."""
-    return _asks(problem) and _TYPED not in request.POST
+    return _asks(problem) and TYPED not in request.POST
 
 
 def second_step_context(
     request: HttpRequest, approval: ApprovalView, problem: RequestError | None
 ) -> dict[str, Any]:
     """Build the context of the second step, which also stays open if the server refuses another field."""
-    is_asked = _asks(problem) or (isinstance(problem, InvalidInput) and _TYPED in request.POST)
+    is_asked = _asks(problem) or (isinstance(problem, InvalidInput) and TYPED in request.POST)
     return {
         "second_step": is_asked and approval.confirm is not None and approval.denial is None,
-        "typed": form_text(request.POST, _TYPED),
+        "typed": form_text(request.POST, TYPED),
     }
 
 

@@ -22,7 +22,7 @@ from runtime.core.run.continuation import MAX_DENIALS
 from runtime.core.values.enums import Verdict
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import InvalidInput
-from runtime.web.requests import actor_of, explain, form_text, users
+from runtime.web.requests import actor_of, explain, form_text, read_reason, users
 
 _UNCHECKED = "not checked for unusual values, because that took too long"
 _WARNS = "its preview has a warning"
@@ -220,7 +220,7 @@ def batch(request: HttpRequest) -> HttpResponse:
         outcomes = decisions.decide_each(
             items=items,
             verdict=_verdict(request),
-            reason=decision_form.read_reason(request),
+            reason=read_reason(request),
             count=request.POST.get("count", ""),
             actor=actor_of(request),
         )

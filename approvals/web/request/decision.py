@@ -35,7 +35,7 @@ from runtime.core.values.verdicts import GATES, VERDICTS, words_at
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from runtime.web.display import plain_visible
-from runtime.web.requests import actor_of, form_text, users
+from runtime.web.requests import actor_of, form_text, read_reason, users
 
 MAX_SENTENCE = 100  # characters of a sentence in a message
 
@@ -80,9 +80,10 @@ def _record(
 ) -> approval_views.ApprovalView:
     """Read the form, and record the decision."""
     form: dict[str, Any] = {
-        "reason": decision_form.read_reason(request)
-        or form_text(request.POST, "comment"),  # of an answer
-        "confirm": decision_form.read_name(request),
+        "reason": read_reason(request) or form_text(request.POST, "comment"),  # of an answer
+        # as the reviewer typed the name, or that of the button
+        "confirm": form_text(request.POST, decision_form.TAPPED)
+        or form_text(request.POST, decision_form.TYPED),
         "actor": actor,
     }
     match VERDICTS[verdict].carries:

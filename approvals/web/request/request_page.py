@@ -16,7 +16,7 @@ from django.utils.cache import patch_vary_headers
 
 from approvals import clock
 from approvals.decisions import checks, external_requests, teamwork
-from approvals.decisions.extend import MAX_DAYS
+from approvals.decisions.teamwork import MAX_DAYS
 from approvals.errors import AlreadyClosed, DigestMismatch
 from approvals.people import absences
 from approvals.reads import approval_views, deciders, marks
@@ -35,7 +35,6 @@ from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import RequestError
 from runtime.keyring.sealing import REDACTED
 from runtime.ports import wiring
-from runtime.reads.inquiries import unreceived
 from runtime.reads.labels import effect_texts
 from runtime.reads.trace.calls import CallRecord
 from runtime.reads.transcript import (
@@ -44,6 +43,7 @@ from runtime.reads.transcript import (
     Transcript,
     context_of,
     reachable_transcript,
+    read_unreceived,
 )
 from runtime.reads.version_diff import VersionDifference, differences
 from runtime.web.forms import PageForm, TypedField
@@ -83,7 +83,7 @@ def page_context(
     )
     status = _status(approval)
     call = transcript.call(approval.frame, approval.call)
-    sent = unreceived(approval.run)
+    sent = read_unreceived(approval.run)
     around = context_of(transcript, frame=approval.frame, call=approval.call)
     effective_at = approval.effective_at
     is_decider = reader is not None and approval.decided_by == reader.person

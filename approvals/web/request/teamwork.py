@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from approvals.decisions import teamwork
-from approvals.decisions.extend import extend as extend_deadline
+from approvals.decisions.teamwork import extend as extend_deadline
 from approvals.decisions.teamwork import inquire
 from approvals.decisions.teamwork import send_message as send
 from approvals.errors import AlreadyClaimed, AlreadyClosed, TamperedWith, TooManyInquiries
@@ -20,7 +20,7 @@ from approvals.web import list_position as places
 from approvals.web.request.request_page import ExtensionForm, teamwork_context, to_page
 from runtime.core.values.limits import MAX_INQUIRIES, MAX_INQUIRY, MAX_MESSAGE
 from runtime.errors import InvalidInput, RequestError, RunEnded, TooManyUndelivered
-from runtime.reads.inquiries import list_for_gate
+from runtime.reads.transcript import list_inquiries
 from runtime.web.requests import form_text, users
 
 
@@ -127,7 +127,7 @@ def inquiries_context(
 
     `shared` is the context of the page so far.
     """
-    inquiries = list_for_gate(
+    inquiries = list_inquiries(
         shared["transcript"], shared["sent"], approval.gate, unsealed=approval.sees_held
     )
     may_ask = shared["status"] == "pending" and approval.denial is None and approval.is_of_call

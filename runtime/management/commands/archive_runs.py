@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from runtime.management.run_command import write_groups
 from runtime.store import pool
-from runtime.upkeep import archiving, startup
+from runtime.upkeep import retention, startup
 
 
 class Command(BaseCommand):
@@ -24,13 +24,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         startup.require_database()
-        if not any(rule.days for rule in archiving.rules()):
+        if not any(rule.days for rule in retention.archive_rules()):
             self.stdout.write("SIGNOFF_ARCHIVE has no rule: no run is ever archived.")
             return
         with pool.open_own() as connection:
-            total = write_groups(self.stdout, archiving.preview(connection))
+            total = write_groups(self.stdout, retention.preview_archive(connection))
             if options["dry_run"]:
                 self.stdout.write(f"{total} runs would be archived.")
                 return
-            archived = archiving.enforce(connection, threading.Event())
+            archived = retention.archive_old_runs(connection, threading.Event())
             self.stdout.write(f"{archived} of {total} runs are archived.")

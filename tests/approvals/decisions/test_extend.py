@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from approvals.decisions import commit
-from approvals.decisions.extend import MAX_DAYS, MAX_EXTENSIONS, extend
+from approvals.decisions.teamwork import MAX_DAYS, MAX_EXTENSIONS, extend
 from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired, NotFound
 from approvals.models import Approval, AuditEntry
 from approvals.port import evidence

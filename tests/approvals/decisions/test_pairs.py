@@ -21,7 +21,7 @@ from pytest_django import Settings
 
 from approvals import clock
 from approvals.decisions import decide
-from approvals.decisions.extend import extend
+from approvals.decisions.teamwork import extend
 from approvals.errors import ApprovalError, Expired
 from approvals.models import Approval, AuditEntry
 from approvals.port.adapter import ApprovalService

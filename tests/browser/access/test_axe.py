@@ -39,7 +39,7 @@ from runtime.store.tables.jobs import REPLAYS
 from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, webhooks
 from runtime.triggers import changes as trigger_changes
-from runtime.upkeep import archiving
+from runtime.upkeep import retention
 from tests.browser.access.axe import FIRST, Axe
 from tests.browser.conftest import Desk, unfold
 from tests.support.engine import HandDriven
@@ -115,7 +115,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     office.approve(done)
     archived = office.start()
     office.approve(archived)
-    assert archiving.archive_run(pool.djangos(), archived)
+    assert retention.archive_run(pool.djangos(), archived)
     hold(run=archived, reason="Lawsuit 7.", actor=Actor(person="admin"))
     denied = office.start()
     office.deny(denied, "Not now.")

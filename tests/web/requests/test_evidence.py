@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from approvals.decisions.extend import extend
+from approvals.decisions.teamwork import extend
 from approvals.models import Approval
 from tests.support.office import BEA, Office
 from tests.support.pages import shows, text

@@ -19,7 +19,7 @@ from runtime.ports.access import Actor
 from runtime.ports.objects import ObjectStore
 from runtime.store import archived_runs, pool
 from runtime.store.object_stores.stores import BoundedReads, store_at
-from runtime.upkeep import archiving
+from runtime.upkeep import retention
 from runtime.web.pages import run_actions as pages
 from tests.support.api_client import Caller
 from tests.support.long_runs import long_office_run
@@ -34,7 +34,7 @@ WHY = {"reason": "The auditor\nasks."}
 def archived(office: Office, object_store: Breakable) -> UUID:
     run = office.start(key="newhire-2026")
     office.approve(run)
-    assert archiving.archive_run(pool.djangos(), run)
+    assert retention.archive_run(pool.djangos(), run)
     return run
 
 
@@ -51,7 +51,7 @@ def test_the_page_of_an_archived_run_shows_all_of_it_and_offers_nothing(
     asked = f"/a/{office.request(run).id}/"
     places = [f"/runs/{run}/{tab}" for tab in ("", "?tab=transcript", "?step=0", "fork/1/")]
     before, journal = [text(ada, place) for place in places], _api(ada_api, run)
-    assert archiving.archive_run(pool.djangos(), run)
+    assert retention.archive_run(pool.djangos(), run)
     after = [text(ada, place) for place in places]
     assert _api(ada_api, run) == journal
     for old, new in zip(before[:3], after[:3], strict=True):
@@ -113,7 +113,7 @@ def test_the_requests_of_an_archived_run_are_read_without_the_store(
     office.cancel(run, "Enough.")
     asked = [office.request(run), office.in_doubt_request(run)]
     before = [bea_api.get(f"/approvals/{one.id}").json() for one in asked]
-    assert archiving.archive_run(pool.djangos(), run)
+    assert retention.archive_run(pool.djangos(), run)
     assert [bea_api.get(f"/approvals/{one.id}").json() for one in asked] == before
     object_store.is_down = True
     monkeypatch.setattr(archived_runs, "CACHED_SECONDS", 1e-9)
@@ -156,7 +156,7 @@ def test_an_admin_opens_the_removed_entries_of_a_run(
 
     before = opened()
     office.approve(run)
-    assert archiving.archive_run(pool.djangos(), run)
+    assert retention.archive_run(pool.djangos(), run)
     assert opened() == before
     place = ArchivedEntries.objects.get(last__isnull=False).place
     object_store.put(place, b"<b>forged")

@@ -23,7 +23,7 @@ from runtime.models import JournalEntry, Run, RunReplay, WorkerProcess
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables.jobs import REPLAYS
-from runtime.upkeep import archiving, retention
+from runtime.upkeep import retention
 from runtime.upkeep.sweeper import look_after_jobs
 from tests.approvals.test_prompts import PAID, Shop, desk, overpays
 from tests.support.api_client import Caller, code_of
@@ -191,7 +191,7 @@ def test_an_archived_run_is_replayed_from_its_file(
     run: UUID, cast: Cast, own: Any, object_store: object
 ) -> None:
     perform(asked(run), code())
-    assert archiving.archive_run(own, run)
+    assert retention.archive_run(own, run)
     assert not RunReplay.objects.exists()
     perform(asked(run), code(model=overpays))
     words = ("another way from entry", "the file of this archived run")

@@ -15,8 +15,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from approvals.decisions import decide
-from approvals.decisions.extend import extend
-from approvals.decisions.teamwork import ASKED, inquire
+from approvals.decisions.teamwork import ASKED, extend, inquire
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Approval, AuditEntry
 from approvals.requests import confirmation, snapshot
