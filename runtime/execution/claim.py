@@ -54,10 +54,16 @@ def advance(run: UUID, context: WorkerContext, *, isolated: bool = False) -> boo
 
 
 def prepare(context: WorkerContext) -> None:
-    """Connect to Postgres and plan the claim of a run. Else the first run of this process would wait for it."""
+    """Connect to Postgres and plan the claim of a run. Else the first run of this process would wait for it.
+
+    An error of Postgres is logged: Celery would ignore it, and run a worker that reads no hints.
+    """
     no_run, query = UUID(int=0), context.approvals.claim_query()
-    with pool.pooled() as connection:
-        loading.claim(connection, no_run, owner=uuid4(), also_read=query)
+    try:
+        with pool.pooled() as connection:
+            loading.claim(connection, no_run, owner=uuid4(), also_read=query)
+    except psycopg.Error as exc:
+        log.warning("The first run of this worker waits for the plan of its claim: %s", exc)
 
 
 def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:

@@ -6,7 +6,10 @@ from typing import Any
 from unittest.mock import Mock
 from uuid import UUID, uuid4
 
+import psycopg
+import psycopg_pool
 import pytest
+from celery.signals import worker_ready
 
 from config import celery, processes, worker
 from config.broker import consumer
@@ -78,6 +81,25 @@ def test_only_the_queues_of_runs_are_taken(queues: str, capsys: pytest.CaptureFi
     with pytest.raises(SystemExit):
         worker.main([f"--queues={queues}"])
     assert "--queues takes resumed and runs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [psycopg.errors.LockNotAvailable, psycopg_pool.PoolTimeout])
+def test_a_worker_reads_hints_even_if_postgres_breaks_as_it_gets_ready(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Celery ignores an error of the handler: the worker would beat and never advance a run."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error("canceling statement due to lock timeout")
+
+    reader = Mock()
+    monkeypatch.setattr("runtime.store.pool.pooled", fail)
+    monkeypatch.setattr(tasks, "worker_context", Mock())
+    monkeypatch.setattr(consumer, "HintReader", reader)
+    monkeypatch.setattr(celery, "_hints", None)
+    worker_ready.send(sender=Mock())
+    reader.return_value.start.assert_called_once_with()
+    assert "canceling statement due to lock timeout" in caplog.text
 
 
 HEARTBEAT = 1  # connection of its own
