@@ -35,7 +35,7 @@ def test_a_type_is_put_in_words(part: Any, words: str) -> None:
 @pytest.mark.parametrize(
     "schema",
     [
-        {"properties": {"it": {"pattern": r"^\p{L}+$"}}},  # not a pattern of Python
+        {"properties": {"it": {"pattern": "(?=[)"}}},  # no pattern
         {"$ref": "#"},
         {"properties": {"it": {"$ref": "http://127.0.0.1:9/schema.json"}}},
         {"properties": {"it": {"$ref": "#/$defs/Missing"}}},
@@ -122,6 +122,25 @@ def _ref(name: str) -> dict[str, str]:
 def test_a_pattern_of_characters_is_said_in_words(pattern: str, said: str) -> None:
     (only,) = problems({"properties": {"it": {"pattern": pattern}}}, {"it": "\u00df\n"}, "in")
     assert only.detail == said
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "fits"),
+    [
+        (r"^\p{L}+$", "Žižka", True),  # pydantic takes it, Python does not
+        (r"^\p{L}+$", "7", False),
+        ("^a$", "a\n", False),
+        ("^(?=a)ab$", "ab", True),  # Python takes it, pydantic does not
+        ("^(?=a)ab$", "ab\n", False),
+        (r"^[a-z]+\d?$", "ab1", True),
+        ("^(a+)+$", "a" * 5_000 + "!", False),  # and soon
+    ],
+)
+def test_a_pattern_is_checked_as_pydantic_does_if_it_can(
+    pattern: str, text: str, fits: bool
+) -> None:
+    schema = {"properties": {"it": {"pattern": pattern}}}
+    assert (not problems(schema, {"it": text}, "in")) == fits
 
 
 @pytest.mark.parametrize(
