@@ -19,8 +19,8 @@ _CHOICES = [
     {"decision": decision, "scope": "once", "label": label}
     for decision, label in (("approve", "Approve"), ("deny", "Deny"), ("cancel", "Cancel"))
 ]
-_DECISIONS = {"approved": "approve", "denied": "deny", "answered": "cancel"}
-_OUTCOMES = {"answered": "cancelled"}  # the call is not made
+_DECISIONS = {"approved": "approve", "denied": "deny", "answered": "cancel", "edited": "cancel"}
+_OUTCOMES = {"answered": "cancelled", "edited": "cancelled"}  # the call is not made as it was asked
 _MESSAGES = {
     "approved": "The call may be made.",
     "denied": "The call is not made.",
@@ -44,15 +44,13 @@ def envelopes_of(approval: Approval) -> list[Envelope]:
     envelopes = [first]
     is_final = approval.effective_at is None or approval.effective_at <= datetime.now(UTC)
     if approval.decided_at is not None and is_final:
-        if approval.edited is not None:
-            envelopes += _end(approval, first, "edited", "cancel")
-            second = _request(
-                approval, f"{approval.id}:edited", approval.edited, approval.decided_at
-            )
-            envelopes += [second, *_end(approval, second, "approved", "approve")]
+        if approval.edited is None:
+            envelopes += _end(approval, first, approval.status)
         else:
-            status = approval.status
-            envelopes += _end(approval, first, status, _DECISIONS.get(status))
+            name = f"{approval.id}:edited"
+            second = _request(approval, name, approval.edited, approval.decided_at)
+            envelopes += _end(approval, first, "edited")
+            envelopes += [second, *_end(approval, second, "approved")]
     stream = {"stream": f"signoff:{approval.id}"}
     return [
         {"aais": "1.0", **envelope, **stream, "sequence": number}
@@ -94,18 +92,16 @@ def _request(approval: Approval, name: str, args: Any, at: datetime) -> Envelope
     return _envelope("requested", name, at, request=request)
 
 
-def _end(
-    approval: Approval, requested: Envelope, status: str, decision: str | None
-) -> list[Envelope]:
+def _end(approval: Approval, requested: Envelope, status: str) -> list[Envelope]:
     """Return the decision, if a person or an allowance made one, and the resolution."""
     assert approval.decided_at is not None
-    request = requested["request"]
+    request, decision = requested["request"], _DECISIONS.get(status)
     bound = {"request_id": request["id"], "action_digest": request["action_digest"]}
     resolution = {
         "id": f"{request['id']}:resolution",
         **bound,
         "resolved_at": approval.decided_at.isoformat(),
-        "outcome": {"edited": "cancelled", **_OUTCOMES}.get(status, status),
+        "outcome": _OUTCOMES.get(status, status),
         "message": _MESSAGES[status],
     }
     envelopes = []

@@ -38,22 +38,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for a confirmation.")]
 
 
-class Connection(BaseModel, frozen=True):
-    """Where the server is, and the file with the token."""
-
-    url: str | None
-    token_file: Path | None
-
-    def open(self) -> Signoff:
-        """Return the client of the person whose token is given."""
-        if not self.url:
-            stop(f"{gate.URL} is not set: the address of Signoff", USAGE)
-        token = self.token_file.read_text() if self.token_file else os.environ.get(TOKEN, "")
-        if not token:
-            stop(f"{TOKEN} is not set: a token of yours, or name its file with --token-file", USAGE)
-        return Signoff(self.url, token.strip())
-
-
 @app.callback()
 def connect(
     context: typer.Context,
@@ -65,7 +49,7 @@ def connect(
     ] = None,
 ) -> None:
     """Remember where the server is."""
-    context.obj = Connection(url=url, token_file=token_file)
+    context.obj = (url, token_file)
 
 
 @app.command()
@@ -80,7 +64,7 @@ def start(
 ) -> None:
     """Start a run, and print its id; with --wait print its result, and its progress as an error output."""
     document = parse_json(input, "--input")
-    with context.obj.open() as signoff:
+    with open_client(context) as signoff:
         run = signoff.start(agent, document, business_key=key)
         if not wait:
             show_value(run, as_json, str(run.id))
@@ -100,7 +84,7 @@ def list_rows(
     as_json: Json = False,
 ) -> None:
     """List the requests that wait, the oldest first, or runs."""
-    with context.obj.open() as signoff:
+    with open_client(context) as signoff:
         if runs:
             items: list[Any] = list(signoff.list_runs(limit=limit).items)
             lines = [f"{run.id}  {run.status:12} {run.agent}" for run in items]
@@ -120,7 +104,7 @@ def list_rows(
 @app.command()
 def show(context: typer.Context, id: str, as_json: Json = False) -> None:
     """Show a request or a run."""
-    with context.obj.open() as signoff:
+    with open_client(context) as signoff:
         show_value(read(signoff, id), as_json)
 
 
@@ -149,7 +133,7 @@ def decide(
     }
     if confirm is not None:
         fields["confirm"] = confirm
-    with context.obj.open() as signoff:
+    with open_client(context) as signoff:
         request = signoff.read_approval(approval)
         if digest is not None:
             request = request.model_copy(update={"digest": digest})
@@ -176,7 +160,7 @@ def tail(
     as_json: Json = False,
 ) -> None:
     """Print the journal of a run as it grows, until the run ends."""
-    with context.obj.open() as signoff:
+    with open_client(context) as signoff:
         for entry in signoff.tail(run, after=after):
             events = ", ".join(str(event.get("type", "?")) for event in entry.events)
             line = entry.model_dump_json() if as_json else f"{entry.position:5} {entry.at} {events}"
@@ -194,7 +178,7 @@ def export(
     yes: Yes = False,
 ) -> None:
     """End a run here, and write its signed file for another installation; or write a request, which changes nothing."""
-    with context.obj.open() as signoff:
+    with open_client(context) as signoff:
         if aais:
             envelopes = envelopes_of(signoff.read_approval(id))
             content = "".join(json.dumps(envelope) + "\n" for envelope in envelopes).encode()
@@ -237,7 +221,7 @@ def ask(
     if command and shutil.which(command[0]) is None:
         stop(f"there is no program {command[0]}", 127)
     request, status = gate.ask(
-        context.obj.url,
+        context.obj[0],
         tool,
         gate.read_arguments(arg or [], command or []),
         claims={"risk": risk} if risk else {},
@@ -266,6 +250,17 @@ def main() -> None:
         stop(str(exc), REFUSED)
     except ValueError as exc:
         stop(str(exc), USAGE)
+
+
+def open_client(context: typer.Context) -> Signoff:
+    """Return the client of the person whose token is given."""
+    url, token_file = context.obj
+    if not url:
+        stop(f"{gate.URL} is not set: the address of Signoff", USAGE)
+    token = token_file.read_text() if token_file else os.environ.get(TOKEN, "")
+    if not token:
+        stop(f"{TOKEN} is not set: a token of yours, or name its file with --token-file", USAGE)
+    return Signoff(url, token.strip())
 
 
 def read(signoff: Signoff, id: str) -> Approval | Run:

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 from uuid import uuid4
 
-import agentapprovalprotocol
+import agentapprovalprotocol as protocol
 from pydantic_core import to_jsonable_python
 
 from signoff_client.client import checked_url
@@ -57,27 +57,23 @@ def approved(
         name = tool or function.__name__
         signature = inspect.signature(function)
 
-        def call_of(args: Any, kwargs: Any) -> agentapprovalprotocol.Call:
+        def call_of(args: Any, kwargs: Any) -> protocol.Call:
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             return new_call(name, to_jsonable_python(bound.arguments), {"risk": risk})
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            client = agentapprovalprotocol.Client(*connection(url, token))
-            gate = agentapprovalprotocol.Gate(
-                client, timeout=timeout, wait_limit=UNTIL_THE_DEADLINE
-            )
+            client = protocol.Client(*connection(url, token))
+            gate = protocol.Gate(client, timeout=timeout, wait_limit=UNTIL_THE_DEADLINE)
             with closing(client), gate.guard(call_of(args, kwargs)) as verdict:
                 require(verdict)
                 return function(*args, **kwargs)
 
         @functools.wraps(function)
         async def run_async(*args: P.args, **kwargs: P.kwargs) -> Any:
-            client = agentapprovalprotocol.AsyncClient(*connection(url, token))
-            gate = agentapprovalprotocol.AsyncGate(
-                client, timeout=timeout, wait_limit=UNTIL_THE_DEADLINE
-            )
+            client = protocol.AsyncClient(*connection(url, token))
+            gate = protocol.AsyncGate(client, timeout=timeout, wait_limit=UNTIL_THE_DEADLINE)
             async with aclosing(client), gate.guard(call_of(args, kwargs)) as verdict:
                 require(verdict)
                 return await cast("Any", function)(*args, **kwargs)
@@ -107,12 +103,12 @@ def ask(
     with closing(_Asking(*connection(url))) as client, _handled({signal.SIGTERM: _interrupt}):
         client.tell = tell
         try:
-            verdict = agentapprovalprotocol.Gate(
-                client, timeout=timeout, wait_limit=UNTIL_THE_DEADLINE
-            ).check(call)
+            verdict = protocol.Gate(client, timeout=timeout, wait_limit=UNTIL_THE_DEADLINE).check(
+                call
+            )
         except KeyboardInterrupt:
             if client.request is not None:
-                with suppress(agentapprovalprotocol.AAPError, agentapprovalprotocol.ProtocolError):
+                with suppress(protocol.AAPError, protocol.ProtocolError):
                     client.cancel(client.request.id)
             raise
         allowed = require(verdict)
@@ -154,33 +150,30 @@ def new_call(
     *,
     key: str | None = None,
     reasoning: str | None = None,
-) -> agentapprovalprotocol.Call:
+) -> protocol.Call:
     """Return the call to ask about. With the key of an earlier one it is the same call, which runs once."""
     context = {"framework": "signoff-client", **claims}
-    return agentapprovalprotocol.Call(
-        key=key or str(uuid4()),
-        tool=tool,
-        arguments=arguments,
-        reasoning=reasoning,
-        context=context,
+    key = key or str(uuid4())
+    return protocol.Call(
+        key=key, tool=tool, arguments=arguments, reasoning=reasoning, context=context
     )
 
 
-def require(verdict: agentapprovalprotocol.Verdict) -> agentapprovalprotocol.Allow:
+def require(verdict: protocol.Verdict) -> protocol.Allow:
     """Return the permission to make the call once. Raise NotApproved if there is none."""
-    if isinstance(verdict, agentapprovalprotocol.Deny):
+    if isinstance(verdict, protocol.Deny):
         raise NotApproved(verdict.status, verdict.reason, verdict.request_id)
-    assert isinstance(verdict, agentapprovalprotocol.Allow)  # Pending is for gates that do not wait
+    assert isinstance(verdict, protocol.Allow)  # Pending is for gates that do not wait
     return verdict
 
 
-class _Asking(agentapprovalprotocol.Client):
+class _Asking(protocol.Client):
     """Remembers its request, so that it can be cancelled."""
 
-    request: agentapprovalprotocol.Request | None = None
+    request: protocol.Request | None = None
     tell: Callable[[str], None]
 
-    def create(self, submission: Mapping[str, Any], key: str) -> agentapprovalprotocol.Request:
+    def create(self, submission: Mapping[str, Any], key: str) -> protocol.Request:
         """Make the request, or find the one of this key."""
         self.request = super().create(submission, key)
         if self.request.status == "pending":
@@ -191,7 +184,7 @@ class _Asking(agentapprovalprotocol.Client):
         return self.request
 
 
-def _run(command: Sequence[str], allowed: agentapprovalprotocol.Allow) -> int:
+def _run(command: Sequence[str], allowed: protocol.Allow) -> int:
     """Run the command and report its outcome. Signals go on to it, so that the outcome is its own."""
     try:
         process = subprocess.Popen(command)
