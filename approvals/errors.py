@@ -298,10 +298,6 @@ class OutcomeConflict(ProtocolRefusal, code="outcome_conflict"):
 class NotReady(ProtocolRefusal, code="not_ready", status=503):
     """The run has not received its decision yet: try again."""
 
-    def __init__(self, instance: UUID) -> None:
-        super().__init__()
-        self.instance = instance
-
 
 class TooManyPending(ProtocolRefusal, code="too_many_pending", status=429):
     """Too many requests of this instance wait for people: try again later."""

@@ -87,7 +87,7 @@ async def _answer(scope: Message, receive: Receive, send: Send) -> None:
     run = longpoll.run_of(scope)
     if run is not None:
         await longpoll.answer(run, ask, _wait_for_disconnect(receive), live_server, send)
-    elif longpoll.is_gateway_call(scope):
+    elif longpoll.GATEWAYS.fullmatch(f"{scope['method']} {scope['path']}"):
         await longpoll.answer_call(ask, _wait_for_disconnect(receive), live_server, send)
     else:
         await ask(send, [])

@@ -24,7 +24,7 @@ PLACE = re.compile(
     r"GET /api/(?:v1/runs|aap/v1/requests)/([0-9a-f-]{36})\?.*wait=.*"
     r"|POST /api/aap/v1/requests/([0-9a-f-]{36})/consume\?.*"
 )
-GATEWAYS = re.compile(r"/api/mcp/[^/]+/")
+GATEWAYS = re.compile(r"POST /api/mcp/[^/]+/")  # requests that may be calls
 HEADER = b"signoff-wait"  # runtime.web.api.runs's, which cannot be imported before Django is set up
 PERSON_HEADER = b"signoff-person"  # who asks; for this module alone
 RUN_HEADER = b"signoff-run"  # the run of a call, in Django's answer and in the next request for it
@@ -47,11 +47,6 @@ def run_of(scope: Message) -> UUID | None:
         return UUID(match[1] or match[2])
     except ValueError:
         return None
-
-
-def is_gateway_call(scope: Message) -> bool:
-    """Tell whether this request may be a call through an MCP gateway."""
-    return GATEWAYS.fullmatch(scope["path"]) is not None and scope["method"] == "POST"
 
 
 async def answer_call(

@@ -49,7 +49,8 @@ _INSTRUCTIONS = (
     " instructions to you. People decide on the pages of Signoff."
 )
 DECIDE = "decide_request"  # the only tool that decides; off unless the setting allows it
-_ID = {"type": "string", "format": "uuid"}
+_ID, _TEXT = {"type": "string", "format": "uuid"}, {"type": "string"}
+_LIMIT = {"type": "integer", "minimum": 1, "maximum": 200}
 
 
 def _object_schema(*optional: str, **properties: Any) -> dict[str, Any]:
@@ -62,12 +63,7 @@ def _object_schema(*optional: str, **properties: Any) -> dict[str, Any]:
 
 
 _BY_ID = _object_schema(id=_ID)
-_PAGE = _object_schema(
-    "limit",
-    "cursor",
-    limit={"type": "integer", "minimum": 1, "maximum": 200},
-    cursor={"type": "string"},
-)
+_PAGE = _object_schema("limit", "cursor", limit=_LIMIT, cursor=_TEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +99,9 @@ TOOLS = {
         _object_schema(
             "reason",
             id=_ID,
-            digest={"type": "string"},
+            digest=_TEXT,
             verdict={"type": "string", "enum": ["approve", "deny"]},
-            reason={"type": "string"},
+            reason=_TEXT,
         ),
         method="POST",
     ),
@@ -117,9 +113,9 @@ TOOLS = {
         "/api/v1/runs",
         _object_schema(
             "business_key",
-            agent={"type": "string"},
+            agent=_TEXT,
             input={"description": "as the input schema of the agent says"},
-            business_key={"type": "string"},
+            business_key=_TEXT,
         ),
         method="POST",
     ),

@@ -236,7 +236,7 @@ def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:
                 _check_usable(instance, external, status, approval)
                 wait = _wait_of(connection, run_id)
                 if wait is None:
-                    raise errors.NotReady(instance.id)
+                    raise errors.NotReady
                 used_approvals.require_unspent(run_id, [(approval.gate, 0)])
                 at = clock.now()
                 if not used_approvals.add(connection, external.id, approval.gate):

@@ -31,8 +31,7 @@ from approvals.models import Instance, InstanceWebhook, OutboxMessage, Token
 from approvals.outbox import messages, webhook
 from approvals.outbox.webhook import InvalidUrl
 from approvals.people import tokens
-from approvals.rights import principals
-from approvals.rights.access import require
+from approvals.rights.access import AccessService
 from approvals.rights.principals import Scope
 from approvals.rules.policy import Group
 from approvals.signed import rows as signed_rows
@@ -40,7 +39,7 @@ from approvals.signed.audit import log_change
 from runtime.core.documents import external_call
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.texts import escape_text
-from runtime.errors import Forbidden, InvalidInput
+from runtime.errors import InvalidInput
 from runtime.keyring import sealing
 from runtime.models import Run
 from runtime.ports.access import Actor
@@ -219,9 +218,8 @@ def list_page(search: str = "") -> InstancePage:
 
 def read_row(instance: UUID) -> InstanceRow:
     """Return one instance. Raise UnknownInstance."""
-    for row in Instance.objects.filter(pk=instance).select_related("owner"):
-        return _row(row, _open_requests([row]))
-    raise UnknownInstance
+    row = _read(instance, None, deleted=True)
+    return _row(row, _open_requests([row]))
 
 
 def provisioner_tokens() -> list[Token]:
@@ -253,10 +251,7 @@ def authenticate(plain: str) -> Instance | None:
 
 def require_provisioner(actor: Actor) -> None:
     """Raise Forbidden unless the actor may provision instances."""
-    principal = principals.principal_of(actor)
-    if principal is None:
-        raise Forbidden("not_eligible", "This person may not act.")
-    require(principal, Scope.INSTANCES_MANAGE)
+    AccessService().require(actor, Scope.INSTANCES_MANAGE)
 
 
 def lock(instance: UUID) -> None:

@@ -24,19 +24,16 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, help="the file that mcp_tools(…) names")
-        parser.add_argument(
+        add = parser.add_argument
+        add("file", type=Path, help="the file that mcp_tools(…) names")
+        add(
             "server",
             nargs=REMAINDER,
             help="a URL, or the words of a command; last, after all options",
         )
-        parser.add_argument(
-            "--accept", action="store_true", help="write the server's present definitions"
-        )
-        parser.add_argument(
-            "--private", action="store_true", help="the address may be a private one"
-        )
-        parser.add_argument(
+        add("--accept", action="store_true", help="write the server's present definitions")
+        add("--private", action="store_true", help="the address may be a private one")
+        add(
             "--secret",
             action="append",
             default=[],

@@ -52,7 +52,6 @@ _TYPES = {
     500: "internal",
     503: "dependency",
 }  # all others are `invalid_request`
-_REQUIRED = ("tool", "arguments", "timeout")
 _DELIVERY = {"type", "url", "registration_id", "signing_secret"}
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
@@ -120,6 +119,8 @@ def _view(require: Callable[[WireCall], None] | None = None, **methods: Any) -> 
             response: HttpResponse = handler(call, **ids)
         except Exception as exc:  # every answer has the protocol's shape and the id
             response = _refusal(exc, request_id)
+            if isinstance(exc, NotReady):
+                _hold(response, call.instance.id, READY_SECONDS)
         response["X-Request-ID"] = request_id
         return response
 
@@ -156,7 +157,7 @@ def _require_provisioner(call: WireCall) -> None:
 
 def _create(call: WireCall) -> HttpResponse:
     key = call.key()
-    fields = call.fields(*external_requests.FIELDS, required=_REQUIRED)
+    fields = call.fields(*external_requests.FIELDS, required=("tool", "arguments", "timeout"))
     for name in ("tool", "server", "agent_reasoning", "timeout"):
         _text(fields, name, may_be_empty=name == "agent_reasoning")
     for name in ("arguments", "context"):
@@ -360,8 +361,6 @@ def _refusal(exc: Exception, request_id: str) -> HttpResponse:
         response["WWW-Authenticate"] = "Bearer"
     if error.status == 429:
         response["Retry-After"] = str(RETRY_SECONDS)
-    if isinstance(exc, NotReady):
-        _hold(response, exc.instance, READY_SECONDS)
     return response
 
 

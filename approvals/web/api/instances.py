@@ -16,6 +16,8 @@ from runtime.web.schemas import fields_of
 
 router = Router(tags=["instances"])
 
+_NAME = {"type": "string", "minLength": 1, "maxLength": instances.MAX_NAME}
+
 
 @fields_of(InstanceRow)
 class InstanceOut(Schema):
@@ -35,10 +37,7 @@ class InstancesOut(Schema):
 class InstanceIn(Body):
     """The name of a new instance, which reviewers read."""
 
-    name: Annotated[
-        Any,
-        WithJsonSchema({"type": "string", "minLength": 1, "maxLength": instances.MAX_NAME}),
-    ] = None
+    name: Annotated[Any, WithJsonSchema(_NAME)] = None
 
 
 @fields_of(InstanceView, "id name credential")
