@@ -13,7 +13,7 @@ from uuid import UUID
 from runtime.core.documents.continuations import Conversations
 from runtime.core.run.continuation import Continuation
 from runtime.ports.access import Expression
-from runtime.store import leases
+from runtime.store import leases, pool
 from runtime.store.leases import RunClaim
 from runtime.store.pool import Connection
 from runtime.store.tables import continuations, journal, pruning, signals
@@ -101,7 +101,8 @@ def claim(
     With `isolated` only isolated runs can be claimed, else only the others. `also_read` is read besides; `run` is the
     row.
     """
-    row = connection.execute(
+    row = pool.row(
+        connection,
         _claim(also_read.sql),
         {
             "run": run,
@@ -110,9 +111,8 @@ def claim(
             "isolated": isolated,
             **also_read.parameters,
         },
-        prepare=True,
         binary=True,
-    ).fetchone()
+    )
     if row is None:
         return None
     epoch, position, head, base, previous, at, stopped, losses, is_current, *stored, read, _ = row
@@ -147,7 +147,7 @@ def _claim(also_read: str) -> str:
 
 def load(connection: Connection, run: UUID) -> StoredRun:
     """Read the stored data of a claimed run."""
-    row = connection.execute(_LOAD, {"run": run}, prepare=True, binary=True).fetchone()
+    row = pool.row(connection, _LOAD, {"run": run}, binary=True)
     if row is None:
         raise LookupError(f"there is no run {run}")
     return _stored(run, row)

@@ -8,6 +8,7 @@ from uuid import UUID
 import psycopg
 import psycopg_pool.pool
 import pytest
+from django.utils import timezone
 from psycopg.adapt import AdaptersMap
 
 from runtime.store import pool
@@ -56,6 +57,54 @@ def test_a_statement_learns_its_parameter_types_once(monkeypatch: pytest.MonkeyP
         for statement in (first, second):
             assert pool.row(connection, statement, parameters) is not None
         assert not learnt
+
+
+@pytest.mark.usefixtures("transactional_db")
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_frequent_statement_returns_what_a_cursor_returns(*, binary: bool) -> None:
+    columns = "%(a)s::text, %(b)s::uuid, 7 %% 4, %(a)s::text, %(c)s::int[], %(d)s::bytea, %(e)s::timestamptz"
+    statement = f"SELECT {columns} WHERE %(more)s::bool"
+    values = {"a": "ä%(b)s", "b": UUID(int=1), "c": [1, None], "d": b"\0", "e": timezone.now()}
+    with pool.pooled() as connection:
+        for more in (True, False):
+            for row in (values, dict.fromkeys(values)):
+                parameters = {**row, "more": more}
+                expected = connection.execute(statement, parameters, binary=binary).fetchone()
+                assert pool.row(connection, statement, parameters, binary=binary) == expected
+                assert (expected is None) is not more
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_errors_of_a_frequent_statement_are_those_of_a_cursor() -> None:
+    statement, parameters = "SELECT 1 / %(a)s", {"a": 0}
+    with pool.pooled() as connection:
+        with pytest.raises(psycopg.errors.DivisionByZero) as told:
+            pool.row(connection, statement, parameters)
+        assert "division by zero" in str(told.value)
+        with pytest.raises(psycopg.errors.SyntaxError):
+            pool.row(connection, "SELEC %(a)s", parameters)
+        ended = connection.info.backend_pid
+        with pool.open_own() as other:
+            other.execute("SELECT pg_terminate_backend(%s)", (ended,))
+        with pytest.raises(psycopg.OperationalError) as lost:
+            pool.row(connection, statement, {"a": 1})
+        assert pool.is_passing(lost.value)
+    with pool.pooled() as connection:
+        assert pool.row(connection, statement, {"a": 1}) == (1,)
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_a_connection_keeps_a_bounded_number_of_prepared_statements(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool, "MAX_PREPARED", 3)
+    pool.close()
+    with pool.pooled() as connection:
+        for number in (*range(5), *range(5)):
+            row = pool.row(connection, f"SELECT %(a)s::int + {number}", {"a": 1})
+            assert row == (1 + number,)
+        count = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'row_%%'"
+        assert connection.execute(count).fetchall() == [(3,)]
 
 
 @pytest.mark.usefixtures("transactional_db")
