@@ -89,7 +89,10 @@ def _right(identity: Identity) -> str:
 
 def _new_person(identity: Identity) -> User:
     """Make an account named by the verified address, else by the provider and the subject."""
-    address = identity.address
+    try:
+        address = accounts.checked_mail(identity.address)
+    except InvalidInput:  # no mail could be sent to it
+        address = ""
     is_known = Q(email__iexact=address) | Q(username__iexact=address)
     if address and User.objects.filter(is_known).exists():
         raise NotSignedIn(
@@ -97,8 +100,8 @@ def _new_person(identity: Identity) -> User:
         )
     right, giver = _right(identity), identity.provider.giver
     try:
-        accounts.check_username(identity.address)
-        username = identity.address
+        accounts.check_username(address)
+        username = address
     except InvalidInput:
         username = f"{identity.provider.name}-{hashlib.sha256(right.encode()).hexdigest()[:16]}"
     try:

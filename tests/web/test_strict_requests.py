@@ -65,6 +65,7 @@ TEXTS = (  # in all fields together below the limit of a form, or no view reads 
 FIELDS = (
     *("username", "password", "again", "current", "group", "scope", "reason", "digest", "result"),
     *("form", "business_key", "next", "verdict", "in.full_name", "in.security_level", "input"),
+    *("to", "note", "text", "comment", "until", "name"),
 )
 QUERY = ("q", "cursor", "page", "tab", "step", "status", "limit", "kind", "next")
 

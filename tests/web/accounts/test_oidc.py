@@ -161,6 +161,18 @@ def test_an_unverified_address_names_nobody(acme: OpenIDProvider, cast: Cast) ->
     assert person.username.startswith("acme-")
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["zoe", "a b@acme.example", "\0@acme.example", "\ud800@acme.example", 7, "x" * 500 + ZOE],
+)
+def test_an_address_to_which_no_mail_goes_names_nobody(acme: OpenIDProvider, address: Any) -> None:
+    acme.claims |= {"email": address}
+    assert _sign_in(Client()).status_code == 302
+    person = User.objects.get(first_name="Zoe Novak")
+    assert person.email == ""
+    assert person.username.startswith("acme-")
+
+
 @pytest.mark.parametrize("verified", [ZOE, ZOE.upper()])
 def test_an_account_with_the_address_is_not_taken(
     acme: OpenIDProvider, cast: Cast, verified: str
