@@ -1,7 +1,7 @@
 """The errors of the client. Each that the server refused has its code, and the field that is wrong."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 
 class SignoffError(Exception):
@@ -38,6 +38,11 @@ class NotApproved(SignoffError):
 class Refusal(SignoffError):
     """The server refused. `facts` are the fields of this code alone, such as `decided_by`."""
 
+    kinds: "ClassVar[dict[int, type[Refusal]]]" = {}  # by the status of the answer
+
+    def __init_subclass__(cls, *, status: int = 0) -> None:
+        cls.kinds.setdefault(status, cls)
+
     def __init__(self, status: int, facts: Mapping[str, Any]) -> None:
         self.status = status
         self.code = str(facts.get("code", "error"))
@@ -49,19 +54,19 @@ class Refusal(SignoffError):
         super().__init__(f"{self.field}: {self.detail}" if self.field else self.detail)
 
 
-class NotAuthenticated(Refusal):
+class NotAuthenticated(Refusal, status=401):
     """401: there is no token, or it is wrong, revoked or expired."""
 
 
-class NotPermitted(Refusal):
+class NotPermitted(Refusal, status=403):
     """403: the person or the token lacks the right."""
 
 
-class NotThere(Refusal):
+class NotThere(Refusal, status=404):
     """404: it does not exist, or the person may not read it."""
 
 
-class NotPossible(Refusal):
+class NotPossible(Refusal, status=409):
     """409: it cannot be done in this state. `code` says why."""
 
 
@@ -74,26 +79,16 @@ class DecidedBefore(NotPossible):
         return self.facts.get("decided_by")
 
 
-class TooLateToDecide(Refusal):
+class TooLateToDecide(Refusal, status=410):
     """410: the request expired."""
 
 
-class InvalidField(Refusal):
+class InvalidField(Refusal, status=422):
     """422: a value cannot be accepted; `field` names it, as a dotted path."""
-
-
-_BY_STATUS = {
-    401: NotAuthenticated,
-    403: NotPermitted,
-    404: NotThere,
-    409: NotPossible,
-    410: TooLateToDecide,
-    422: InvalidField,
-}
 
 
 def refusal_of(status: int, facts: Mapping[str, Any]) -> Refusal:
     """Return the error for an answer of the server."""
     if facts.get("code") == "already_decided":
         return DecidedBefore(status, facts)
-    return _BY_STATUS.get(status, Refusal)(status, facts)
+    return Refusal.kinds.get(status, Refusal)(status, facts)

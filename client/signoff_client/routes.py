@@ -45,12 +45,6 @@ class Route(Generic[T]):
         content = body if self.method == "POST" else None
         return {"method": self.method, "params": params, "json": content}
 
-    def read(self, content: bytes) -> T:
-        """Return the value of an answer. Raise pydantic's ValidationError if it is none."""
-        if isinstance(content, self.answer):
-            return content
-        return TypeAdapter(self.answer).validate_json(content)
-
 
 class Answer(BaseModel):
     """Ignores fields of a newer server."""
