@@ -16,28 +16,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from runtime.core.run import events
 from runtime.core.run.continuation import Continuation, Frame
-from runtime.core.run.events import (
-    BlobRef,
-    Event,
-    GateDecided,
-    MemorySummarised,
-    OutcomeArrived,
-    Remembered,
-    ToolReturned,
-)
 from runtime.core.values.errors import Unreadable
 from runtime.core.values.ids import ROOT
 from runtime.core.values.json_values import is_file
 from runtime.core.values.limits import KEPT_INLINE, MAX_REMEMBERED_TEXT, PREVIEW
 
 WITH_CONTENT = (
-    ToolReturned,
-    GateDecided,
-    OutcomeArrived,
-    MemorySummarised,
+    events.ToolReturned,
+    events.GateDecided,
+    events.OutcomeArrived,
+    events.MemorySummarised,
 )  # events that may have one
-Recall = Callable[[Sequence[Remembered]], Mapping[str, str]]  # the texts that exist, by digest
+Recall = Callable[
+    [Sequence[events.Remembered]], Mapping[str, str]
+]  # the texts that exist, by digest
 
 
 def memory_text(value: Any) -> str:
@@ -58,7 +52,7 @@ def read_memory(body: str) -> str:
 
 
 def describe_memory(
-    memory: Sequence[Remembered], texts: Mapping[str, str]
+    memory: Sequence[events.Remembered], texts: Mapping[str, str]
 ) -> tuple[dict[str, Any], ...]:
     """Return the memory as models get it: `text` is None where it was erased."""
     return tuple(
@@ -96,12 +90,14 @@ def blob_of(text: str) -> Blob:
     return Blob(digest=digest_of(text), text=text)
 
 
-def extract_blob(event: Event, *, outside_above: int | None = None) -> tuple[Event, Blob | None]:
+def extract_blob(
+    event: events.Event, *, outside_above: int | None = None
+) -> tuple[events.Event, Blob | None]:
     """Return the event as journaled, and its result if it is a file or exceeds KEPT_INLINE bytes, and is no answer.
 
     A result above `outside_above` bytes is for the object store; None if there is no store.
     """
-    if isinstance(event, MemorySummarised):
+    if isinstance(event, events.MemorySummarised):
         summary = Blob(digest=digest_of(event.text), text=event.text, is_summary=True)
         return replace(event, digest=summary.digest, text=""), summary
     if not isinstance(event, WITH_CONTENT) or event.result is None:
@@ -114,7 +110,9 @@ def extract_blob(event: Event, *, outside_above: int | None = None) -> tuple[Eve
         return event, None
     outside = outside_above is not None and len(text) > outside_above
     content = Blob(digest=digest_of(text), text=text, outside=outside)
-    stored = BlobRef(digest=content.digest, size=len(text), preview=text[:PREVIEW], outside=outside)
+    stored = events.BlobRef(
+        digest=content.digest, size=len(text), preview=text[:PREVIEW], outside=outside
+    )
     return replace(event, result=None, stored=stored), content
 
 
@@ -171,9 +169,9 @@ class InlinedMessages:
         self._fetch = fetch
         self._recall = recall
         self._inlined: dict[str, tuple[Messages, Messages]] = {}
-        self._memory: Sequence[Remembered] = ()  # with which the root's messages were read
+        self._memory: Sequence[events.Remembered] = ()  # with which the root's messages were read
 
-    def messages(self, frame: Frame, memory: Sequence[Remembered] = ()) -> Messages:
+    def messages(self, frame: Frame, memory: Sequence[events.Remembered] = ()) -> Messages:
         """Return the frame's messages with their stored results. `memory` is the run's, for its root frame."""
         before, filled = self._inlined.get(frame.id, ((), ()))
         changed = frame.id == ROOT and memory != self._memory

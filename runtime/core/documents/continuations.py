@@ -17,23 +17,9 @@ from typing import Any, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from runtime.core.documents import codec
+from runtime.core.run import events
 from runtime.core.run.calls import CallChange, call_after, propose_calls
 from runtime.core.run.continuation import Call, Continuation, Frame, replace
-from runtime.core.run.events import (
-    AgentChanged,
-    CallEvent,
-    Compacted,
-    Event,
-    Forked,
-    FrameClosed,
-    FrameOpened,
-    Imported,
-    MessageReceived,
-    ModelReplied,
-    Retried,
-    RunStarted,
-    WaitEvent,
-)
 from runtime.core.run.forks import restore_call
 from runtime.core.run.frames import (
     input_message,
@@ -50,7 +36,7 @@ TextOf = Callable[[int], str]  # the entry text at a position; raises LookupErro
 Lengths = dict[str, tuple[int, int]]  # how many messages and calls are left out, by frame
 
 _BRIEF = f'{codec.BEGINNING}"told":'
-_CALL_EVENTS = frozenset(get_args(CallEvent) + get_args(WaitEvent))
+_CALL_EVENTS = frozenset(get_args(events.CallEvent) + get_args(events.WaitEvent))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,37 +162,37 @@ class Conversations:
     def _lengths(self) -> Lengths:
         return {name: (len(talk.messages), len(talk.calls)) for name, talk in self._frames.items()}
 
-    def _consume(self, event: Event) -> None:
+    def _consume(self, event: events.Event) -> None:
         if type(event) in _CALL_EVENTS:
             change: Any = event
             if change.call:  # else a gate of the frame, or its model is called again
                 self._frames[change.frame].change_call(change.call, change)
             return
         match event:
-            case ModelReplied():
+            case events.ModelReplied():
                 talk = self._frames[event.frame]
                 if event.heard:
                     talk.messages += self._undelivered[: event.heard]
                     del self._undelivered[: event.heard]
                 talk.reply(event)
-            case RunStarted():
+            case events.RunStarted():
                 self._input = event.input
-            case FrameOpened():
+            case events.FrameOpened():
                 self._frames[event.frame] = _Conversation(event)
                 if event.parent is not None and event.call is not None:
                     self._frames[event.parent].change_call(event.call, event)
-            case FrameClosed():
+            case events.FrameClosed():
                 closed = self._frames.pop(event.frame)
                 if closed.parent is not None and closed.call is not None:
                     self._frames[closed.parent].change_call(closed.call, event)
-            case MessageReceived():
+            case events.MessageReceived():
                 self._undelivered.append(person_message(event.by, event.text))
-            case AgentChanged():
+            case events.AgentChanged():
                 self._frames[event.frame].change_turn(make_stricter, event.writes)
-            case Retried():
+            case events.Retried():
                 for frame in self._frames.values():
                     frame.change_turn(restore_call, event)
-            case Forked() | Imported() | Compacted():
+            case events.Forked() | events.Imported() | events.Compacted():
                 # The messages are of another run, permissions are lost, or a summary outlasts the entries before it.
                 self.is_complete = False
 
@@ -214,7 +200,7 @@ class Conversations:
 class _Conversation:
     """The conversation of one frame: its messages, the calls of earlier turns, and the calls of its open turn."""
 
-    def __init__(self, event: FrameOpened) -> None:
+    def __init__(self, event: events.FrameOpened) -> None:
         self.parent = event.parent
         self.call = event.call
         self.messages: list[dict[str, Any]] = [input_message(event.input)]
@@ -238,7 +224,7 @@ class _Conversation:
     def complete(self, frame: Frame) -> Frame:
         return replace(frame, messages=tuple(self.messages), calls=tuple(self.calls) + frame.calls)
 
-    def reply(self, event: ModelReplied) -> None:
+    def reply(self, event: events.ModelReplied) -> None:
         self.calls += self._open.values()
         self._turn += 1
         calls = propose_calls(event, self._turn)

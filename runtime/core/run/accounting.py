@@ -11,22 +11,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from runtime.core.run import planning
+from runtime.core.run import events, planning
 from runtime.core.run.continuation import Continuation, Frame, Phase, replace
-from runtime.core.run.events import (
-    AnswerDropped,
-    BudgetExceeded,
-    BudgetGranted,
-    Compacted,
-    Event,
-    MemorySummarised,
-    ModelReplied,
-    OutcomeUnknown,
-    QuestionAnswered,
-    RetryScheduled,
-    ToolFailed,
-    ToolReturned,
-)
 from runtime.core.run.planning import AnswerInquiry, CallModel, Command, OpenFrame, StartTool
 from runtime.core.values.budgets import (
     NO_LIMITS,
@@ -74,7 +60,7 @@ class LimitOwner:
 # Charging
 
 
-def charge(now: Continuation, event: Event) -> Continuation:
+def charge(now: Continuation, event: events.Event) -> Continuation:
     """Charge the usage in `event`; `now` is the state after it.
 
     Runs from before budgets keep no accounts, so that their journals still fold to the stored state.
@@ -82,20 +68,20 @@ def charge(now: Continuation, event: Event) -> Continuation:
     if now.budget is None:
         return now
     match event:
-        case ModelReplied():
+        case events.ModelReplied():
             tokens = tokens_of(event.usage)
             spent = Spent(
                 turns=1, tokens=tokens, micros=event.cost or 0, unpriced=event.cost is None
             )
             return _add(now, event.frame, spent, context=tokens)
-        case RetryScheduled(call=None) if not event.usage:
+        case events.RetryScheduled(call=None) if not event.usage:
             return now
         case (
-            Compacted(by="model")
-            | QuestionAnswered()
-            | AnswerDropped()
-            | RetryScheduled(call=None)
-            | MemorySummarised()
+            events.Compacted(by="model")
+            | events.QuestionAnswered()
+            | events.AnswerDropped()
+            | events.RetryScheduled(call=None)
+            | events.MemorySummarised()
         ):
             spent = Spent(
                 tokens=tokens_of(event.usage),
@@ -107,7 +93,12 @@ def charge(now: Continuation, event: Event) -> Continuation:
                 above = [name for name in now.frames if frame.startswith(f"{name}.")]
                 frame = max(above, key=len, default=frame)
             return _add(now, frame, spent)
-        case ToolReturned() | ToolFailed() | OutcomeUnknown() | RetryScheduled():
+        case (
+            events.ToolReturned()
+            | events.ToolFailed()
+            | events.OutcomeUnknown()
+            | events.RetryScheduled()
+        ):
             return _add(now, event.frame, _A_CALL)
         case _:
             return now
@@ -230,7 +221,7 @@ def _check_limit(
 # Granting
 
 
-def exceed(now: Continuation, event: BudgetExceeded) -> Continuation:
+def exceed(now: Continuation, event: events.BudgetExceeded) -> Continuation:
     """Add an exhausted limit to the subject of the gate."""
     _require_started(now, event)
     limit = ExhaustedLimit(
@@ -240,7 +231,7 @@ def exceed(now: Continuation, event: BudgetExceeded) -> Continuation:
     return replace(now, short=BudgetGate(gate=event.gate, at=event.at, limits=(*earlier, limit)))
 
 
-def grant(now: Continuation, event: BudgetGranted) -> Continuation:
+def grant(now: Continuation, event: events.BudgetGranted) -> Continuation:
     """Raise the granted limits of the gate, in every scope where they were exhausted."""
     _require_started(now, event)
     if now.short is None or now.short.gate != event.gate:
@@ -259,7 +250,9 @@ def grant(now: Continuation, event: BudgetGranted) -> Continuation:
     return replace(now, short=None)
 
 
-def _require_started(now: Continuation, event: BudgetExceeded | BudgetGranted) -> None:
+def _require_started(
+    now: Continuation, event: events.BudgetExceeded | events.BudgetGranted
+) -> None:
     if now.phase is not Phase.STARTED:
         raise IllegalTransition(type(now.phase).__name__, now.phase, event.type, str(now.run))
 

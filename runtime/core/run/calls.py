@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import assert_never
 
-from runtime.core.run import frames, gates
+from runtime.core.run import events, frames, gates
 from runtime.core.run.continuation import (
     MAX_DENIALS,
     MAX_REFUSALS,
@@ -22,27 +22,6 @@ from runtime.core.run.continuation import (
     joined,
     replace,
 )
-from runtime.core.run.events import (
-    CallAdmitted,
-    CallEvent,
-    CallPreviewed,
-    CallRefused,
-    FrameClosed,
-    FrameOpened,
-    GateClosed,
-    GateDecided,
-    GateOpened,
-    ModelReplied,
-    OutcomeArrived,
-    OutcomeUnknown,
-    RetryScheduled,
-    ToolFailed,
-    ToolReturned,
-    ToolStarted,
-    WaitEnded,
-    WaitEvent,
-    WaitStarted,
-)
 from runtime.core.run.transitions import CALLS, FRAMES, next_state, require_attempt
 from runtime.core.values.enums import SETTLED
 from runtime.core.values.errors import IllegalTransition
@@ -53,30 +32,30 @@ from runtime.core.values.verdicts import VERDICTS
 _NEW_CALL = Call(id="", tool="", args=None)  # copying it is faster than making another one
 # The field that follows the type of an event in the table of transitions.
 _DETAILS: dict[type, str] = {
-    GateOpened: "kind",
-    GateDecided: "verdict",
-    WaitEnded: "outcome",
-    OutcomeArrived: "outcome",
-    FrameClosed: "outcome",
+    events.GateOpened: "kind",
+    events.GateDecided: "verdict",
+    events.WaitEnded: "outcome",
+    events.OutcomeArrived: "outcome",
+    events.FrameClosed: "outcome",
 }
 # A frame works on a call of its parent.
-CallChange = CallEvent | WaitEvent | FrameOpened | FrameClosed
+CallChange = events.CallEvent | events.WaitEvent | events.FrameOpened | events.FrameClosed
 
 
-def change_call(now: Continuation, event: CallEvent | WaitEvent) -> Continuation:
+def change_call(now: Continuation, event: events.CallEvent | events.WaitEvent) -> Continuation:
     """Return the continuation after an event of a call. Raises IllegalTransition or UnknownSubject."""
     assert event.call is not None  # gates without a call are the frame's
     frame = now.frame(event.frame)
     before = frame.find(event.call)
     call = call_after(before, event)
     match event:
-        case CallRefused():
+        case events.CallRefused():
             now, frame = count_refusal(now, frame)
-        case GateOpened():
+        case events.GateOpened():
             if event.kind.is_approval:
                 frame, call = revise(frame, call)
             now = gates.add_gate(now, event, call.tool)
-        case GateDecided():
+        case events.GateDecided():
             now = gates.remove_gate(now, event)
             if event.stands and call.terms is not None:
                 apart = item_of(now, frame) is not None
@@ -84,13 +63,13 @@ def change_call(now: Continuation, event: CallEvent | WaitEvent) -> Continuation
                 now = replace(now, denials={**now.denials, call.terms.digest: denial})
             now = remember_edit(now, before, event)
             frame = remember_changes(frame, before, event)
-        case GateClosed():
+        case events.GateClosed():
             now = gates.remove_gate(now, event)
-        case ToolReturned():
+        case events.ToolReturned():
             frame = frames.keep_plan(frame, call)
-        case OutcomeArrived():
+        case events.OutcomeArrived():
             now = gates.settle_gate(now, event)
-        case WaitEnded() if event.by:
+        case events.WaitEnded() if event.by:
             now = joined(now, event.by)
         case _:
             pass
@@ -101,61 +80,61 @@ def call_after(call: Call, event: CallChange) -> Call:
     """Return the call after an event, which may change more than the call. Raises IllegalTransition."""
     detail = _DETAILS.get(type(event))
     trigger = f"{event.type}:{getattr(event, detail)}" if detail else event.type
-    is_of_child = isinstance(event, FrameOpened | FrameClosed)
+    is_of_child = isinstance(event, events.FrameOpened | events.FrameClosed)
     frame = event.frame.removesuffix(f".{call.id}") if is_of_child else event.frame
     state = next_state(CALLS, call.state, trigger, subject=f"{frame}/{call.id}")
     if state in SETTLED and (call.preview or call.shown or call.revises or call.credential):
         call = replace(call, preview=None, shown=None, revises=None, credential="")
     match event:
-        case CallAdmitted():
+        case events.CallAdmitted():
             return replace(call, state=state, terms=event.terms)
-        case ToolStarted():
+        case events.ToolStarted():
             require_attempt(call, event.attempt, call.attempt + 1)
             return replace(
                 call, state=state, attempt=event.attempt, started_at=event.at, preview=None
             )
-        case ToolReturned():
+        case events.ToolReturned():
             require_attempt(call, event.attempt, call.attempt)
             return replace(call, state=state, result=event.result, stored=event.stored)
-        case ToolFailed():
+        case events.ToolFailed():
             require_attempt(call, event.attempt, call.attempt)
             return replace(call, state=state, result=event.error)
-        case CallPreviewed():
+        case events.CallPreviewed():
             return replace(call, state=state, preview=event.preview)
-        case CallRefused():
+        case events.CallRefused():
             return replace(call, state=state, result=event.reason)
-        case GateOpened():
+        case events.GateOpened():
             preview = call.preview if event.kind.is_approval else None
             return replace(
                 call, state=state, terms=event.terms, gate=event.gate, preview=None, shown=preview
             )
-        case GateDecided():
+        case events.GateDecided():
             return _apply_verdict(replace(call, state=state), event)
-        case GateClosed():
+        case events.GateClosed():
             return replace(call, state=state)
-        case OutcomeUnknown():
+        case events.OutcomeUnknown():
             require_attempt(call, event.attempt, call.attempt)
             return replace(call, state=state, gate=None, until=None)  # its approval is used up
-        case OutcomeArrived():
+        case events.OutcomeArrived():
             require_attempt(call, event.attempt, call.attempt)
             result = event.result if event.outcome == "returned" else event.error
             return replace(call, state=state, result=result, stored=event.stored)
-        case RetryScheduled():
+        case events.RetryScheduled():
             require_attempt(call, event.attempt, call.attempt)
             failures = call.failures + (event.cause == "error")
             needs = event.error if event.cause == "credential" else ""
             return replace(
                 call, state=state, failures=failures, until=event.until, credential=needs
             )
-        case WaitStarted():
+        case events.WaitStarted():
             return replace(call, state=state, until=event.until, started_at=event.at)
-        case WaitEnded(outcome="again"):
+        case events.WaitEnded(outcome="again"):
             return replace(call, state=state, until=None)
-        case WaitEnded():
+        case events.WaitEnded():
             return replace(call, state=state, until=None, result=event.result)
-        case FrameOpened():
+        case events.FrameOpened():
             return replace(call, state=state, frame=event.frame)
-        case FrameClosed():
+        case events.FrameClosed():
             return replace(call, state=state, result=event.content)
         case _ as never:
             assert_never(never)
@@ -182,7 +161,7 @@ def with_call(now: Continuation, frame: Frame, call: Call) -> Continuation:
     return now.with_frame(replace(frame, outcome=first.result) if releases else frame)
 
 
-def propose_calls(event: ModelReplied, turn: int) -> tuple[Call, ...]:
+def propose_calls(event: events.ModelReplied, turn: int) -> tuple[Call, ...]:
     """Return the calls of a reply, which is that of this turn."""
     calls = [
         replace(_NEW_CALL, id=call_id(turn, index), tool=proposal.tool, args=proposal.args)
@@ -193,7 +172,7 @@ def propose_calls(event: ModelReplied, turn: int) -> tuple[Call, ...]:
     return tuple(calls)
 
 
-def _apply_verdict(call: Call, event: GateDecided) -> Call:
+def _apply_verdict(call: Call, event: events.GateDecided) -> Call:
     rule = VERDICTS[event.verdict]
     if rule.carries == "edit":
         return edit_call(call, event)
@@ -214,7 +193,7 @@ def _apply_verdict(call: Call, event: GateDecided) -> Call:
 # The frame of an item works apart from the others: its model never learns what people decided about them.
 
 
-def denial_of(tool: str, call: str, event: GateDecided, *, apart: bool) -> Denial:
+def denial_of(tool: str, call: str, event: events.GateDecided, *, apart: bool) -> Denial:
     """Return the denial of a call of `tool`; `apart` is one of an item of a list.
 
     Such a denial and a request for changes do not count towards the end of the run.
@@ -297,7 +276,7 @@ def revise(frame: Frame, call: Call) -> tuple[Frame, Call]:
     return replace(frame, to_revise=remaining), replace(call, revises=revision_of(frame, call))
 
 
-def remember_changes(frame: Frame, call: Call, event: GateDecided) -> Frame:
+def remember_changes(frame: Frame, call: Call, event: events.GateDecided) -> Frame:
     """Return the frame that knows that a person requested changes to the call, if the event says so."""
     if not VERDICTS[event.verdict].asks_again:
         return frame
@@ -318,7 +297,7 @@ def _revised_by(frame: Frame, call: Call) -> ToRevise | None:
 # asked again, even if policy would not ask.
 
 
-def edit_call(call: Call, event: GateDecided) -> Call:
+def edit_call(call: Call, event: events.GateDecided) -> Call:
     """Return the call with the arguments of the edit. Raises IllegalTransition if the event has none."""
     if event.edit is None or call.terms is None:
         raise IllegalTransition("Call", "without an edit", f"{event.type}:{event.verdict}", call.id)
@@ -338,7 +317,7 @@ def mark_given(call: Call, by: str) -> Call:
     return replace(call, edited=Edited(by=by, proposed=call.args, in_fork=True))
 
 
-def remember_edit(now: Continuation, call: Call, event: GateDecided) -> Continuation:
+def remember_edit(now: Continuation, call: Call, event: events.GateDecided) -> Continuation:
     """Return the state that knows the replaced action of `call`, as it was before the decision."""
     if VERDICTS[event.verdict].carries != "edit" or call.terms is None:
         return now

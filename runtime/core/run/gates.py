@@ -8,18 +8,8 @@ import dataclasses
 from typing import Any
 from uuid import UUID
 
+from runtime.core.run import events
 from runtime.core.run.continuation import Continuation, Frame, Inquiry, Pending, Phase, replace
-from runtime.core.run.events import (
-    AnswerDropped,
-    GateClosed,
-    GateDecided,
-    GateExtended,
-    GateOpened,
-    InquiryEvent,
-    OutcomeArrived,
-    QuestionAnswered,
-    QuestionAsked,
-)
 from runtime.core.run.frames import result_of
 from runtime.core.run.transitions import FRAMES, next_state
 from runtime.core.values.budgets import added
@@ -39,7 +29,7 @@ def gate_of_call(now: Continuation, frame: str, call: str) -> Pending | None:
     return next((gate for gate in now.pending if (gate.frame, gate.call) == (frame, call)), None)
 
 
-def add_gate(now: Continuation, event: GateOpened, tool: str = "") -> Continuation:
+def add_gate(now: Continuation, event: events.GateOpened, tool: str = "") -> Continuation:
     """Add the gate. `tool` is that of its call. Raises IllegalTransition if it is already open."""
     if any(pending.gate == event.gate for pending in now.pending):
         raise IllegalTransition("Gate", "open", event.type, str(event.gate))
@@ -55,7 +45,7 @@ def add_gate(now: Continuation, event: GateOpened, tool: str = "") -> Continuati
     return replace(now, pending=(*now.pending, pending))
 
 
-def remove_gate(now: Continuation, event: GateDecided | GateClosed) -> Continuation:
+def remove_gate(now: Continuation, event: events.GateDecided | events.GateClosed) -> Continuation:
     """Remove the gate with its questions. Raises UnknownSubject if it is not open at that place."""
     subject = (event.gate, event.frame, event.call)
     if all((pending.gate, pending.frame, pending.call) != subject for pending in now.pending):
@@ -63,7 +53,7 @@ def remove_gate(now: Continuation, event: GateDecided | GateClosed) -> Continuat
     return _without_gate(now, event.gate)
 
 
-def settle_gate(now: Continuation, event: OutcomeArrived) -> Continuation:
+def settle_gate(now: Continuation, event: events.OutcomeArrived) -> Continuation:
     """Remove the in-doubt gate of the call. Raise UnknownSubject unless the event names it."""
     gate = gate_of_call(now, event.frame, event.call)
     if event.gate != (None if gate is None else gate.gate):
@@ -71,7 +61,7 @@ def settle_gate(now: Continuation, event: OutcomeArrived) -> Continuation:
     return now if gate is None else _without_gate(now, event.gate)
 
 
-def extend_gate(now: Continuation, event: GateExtended) -> Continuation:
+def extend_gate(now: Continuation, event: events.GateExtended) -> Continuation:
     """Move the deadline of a gate. Raises IllegalTransition unless it is the present one, and becomes later."""
     gates = {gate.gate: gate for gate in now.pending}
     present = gates[event.gate].expires_at if event.gate in gates else None
@@ -91,7 +81,7 @@ def _without_gate(now: Continuation, gate: UUID | None) -> Continuation:
 # Gates of frames
 
 
-def is_frame_gate(event: GateOpened | GateDecided | GateClosed) -> bool:
+def is_frame_gate(event: events.GateOpened | events.GateDecided | events.GateClosed) -> bool:
     """Say whether the gate belongs to a frame, not to a call."""
     return not event.call
 
@@ -105,12 +95,12 @@ def is_blocked_by_gate(now: Continuation, frame: str) -> bool:
 
 
 def evolve_frame_gate(
-    now: Continuation, event: GateOpened | GateDecided | GateClosed
+    now: Continuation, event: events.GateOpened | events.GateDecided | events.GateClosed
 ) -> Continuation:
     """Return the continuation after an event of a frame's gate. Raises IllegalTransition or UnknownSubject."""
     frame = now.frame(event.frame)
     match event:
-        case GateOpened():
+        case events.GateOpened():
             if event.kind not in FRAME_GATES:
                 raise IllegalTransition("Gate", "without a call", event.type, str(event.gate))
             if any((gate.frame, gate.kind) == (event.frame, event.kind) for gate in now.pending):
@@ -119,7 +109,7 @@ def evolve_frame_gate(
             if event.kind is GateKind.HOLD:
                 frame = replace(frame, cleared_at=event.at)
             return add_gate(now, event).with_frame(frame)
-        case GateDecided():
+        case events.GateDecided():
             after = remove_gate(now, event)
             kind = next(gate.kind for gate in now.pending if gate.gate == event.gate)
             next_state(FRAMES, frame.state, f"{event.type}:{event.verdict}", subject=frame.id)
@@ -133,7 +123,7 @@ def evolve_frame_gate(
             elif goes_on:
                 frame = replace(frame, cleared=frame.turn, outage=None)
             return after.with_frame(frame)
-        case GateClosed():
+        case events.GateClosed():
             next_state(FRAMES, frame.state, event.type, subject=frame.id)
             return remove_gate(now, event)
 
@@ -168,13 +158,13 @@ def with_inquiry(frame: Frame, inquiry: Inquiry) -> Frame:
     return replace(frame, messages=frame.messages + messages)
 
 
-def evolve_inquiry(now: Continuation, event: InquiryEvent) -> Continuation:
+def evolve_inquiry(now: Continuation, event: events.InquiryEvent) -> Continuation:
     """Return the continuation after an event of an inquiry. Raises IllegalTransition or UnknownSubject."""
-    if isinstance(event, AnswerDropped) and now.phase in (Phase.STARTED, Phase.CANCELLING):
+    if isinstance(event, events.AnswerDropped) and now.phase in (Phase.STARTED, Phase.CANCELLING):
         return _add_usage(now, event)
     if now.phase is not Phase.STARTED:
         raise IllegalTransition(type(now.phase).__name__, now.phase, event.type, str(now.run))
-    if isinstance(event, QuestionAsked):
+    if isinstance(event, events.QuestionAsked):
         subject = (event.gate, event.frame, event.call)
         if all((pending.gate, pending.frame, pending.call) != subject for pending in now.pending):
             raise UnknownSubject("open gate", str(event.gate))
@@ -191,8 +181,10 @@ def evolve_inquiry(now: Continuation, event: InquiryEvent) -> Continuation:
     if len(remaining) == len(now.questions):
         raise UnknownSubject("open question", str(event.question))
     now = replace(now, questions=remaining)
-    return _add_usage(now, event) if isinstance(event, QuestionAnswered) else now
+    return _add_usage(now, event) if isinstance(event, events.QuestionAnswered) else now
 
 
-def _add_usage(now: Continuation, event: QuestionAnswered | AnswerDropped) -> Continuation:
+def _add_usage(
+    now: Continuation, event: events.QuestionAnswered | events.AnswerDropped
+) -> Continuation:
     return replace(now, usage=added(now.usage, event.usage))

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, assert_never
 from uuid import UUID
 
+from runtime.core.run import events
 from runtime.core.run.accounting import active_seconds, advance_clock, charge, exceed, grant
 from runtime.core.run.calls import call_after, change_call, propose_calls, with_call
 from runtime.core.run.continuation import (
@@ -23,49 +24,7 @@ from runtime.core.run.continuation import (
     merge_people,
     replace,
 )
-from runtime.core.run.events import (
-    AgentChanged,
-    AnswerDropped,
-    BudgetExceeded,
-    BudgetGranted,
-    CallAdmitted,
-    CallPreviewed,
-    CallRefused,
-    Cancelled,
-    Cancelling,
-    Compacted,
-    Completed,
-    Event,
-    Exported,
-    Failed,
-    Forked,
-    FrameClosed,
-    FrameOpened,
-    GateClosed,
-    GateDecided,
-    GateExtended,
-    GateOpened,
-    Imported,
-    MemorySummarised,
-    MessageReceived,
-    ModelFailed,
-    ModelReplied,
-    OutcomeArrived,
-    OutcomeUnknown,
-    Paused,
-    QuestionAnswered,
-    QuestionAsked,
-    QuestionFailed,
-    Resumed,
-    Retried,
-    RetryScheduled,
-    RunStarted,
-    ToolFailed,
-    ToolReturned,
-    ToolStarted,
-    WaitEnded,
-    WaitStarted,
-)
+from runtime.core.run.events import Event
 from runtime.core.run.forks import apply_transfer, restore_failed
 from runtime.core.run.frames import (
     change_agent,
@@ -99,22 +58,24 @@ def initial(run: UUID) -> Continuation:
     return Continuation(run=run)
 
 
-def fold(now: Continuation, events: Iterable[Event]) -> Continuation:
-    """Return the continuation after all `events`. Raises what evolve raises."""
-    for event in events:
+def fold(now: Continuation, new_events: Iterable[Event]) -> Continuation:
+    """Return the continuation after all `new_events`. Raises what evolve raises."""
+    for event in new_events:
         now = evolve(now, event)
     return now
 
 
-def step(now: Continuation, events: Iterable[Event], *, head: str, at: datetime) -> Continuation:
+def step(
+    now: Continuation, new_events: Iterable[Event], *, head: str, at: datetime
+) -> Continuation:
     """Return the continuation after one entry, written at `at`, whose MAC is `head`."""
-    after = replace(fold(now, events), position=now.position + 1, head=head)
+    after = replace(fold(now, new_events), position=now.position + 1, head=head)
     return advance_clock(now, after, at)
 
 
 def evolve(now: Continuation, event: Event) -> Continuation:
     """Return the continuation after `event`. Raises IllegalTransition or UnknownSubject."""
-    if now.phase is Phase.EXPORTED and not isinstance(event, Imported):
+    if now.phase is Phase.EXPORTED and not isinstance(event, events.Imported):
         raise IllegalTransition("Run", now.phase, event.type, str(now.run))
     return charge(_evolve(now, event), event)
 
@@ -122,71 +83,84 @@ def evolve(now: Continuation, event: Event) -> Continuation:
 def _evolve(now: Continuation, event: Event) -> Continuation:
     """Apply an event. Replies and outcomes of calls come first, because a long journal has mostly these."""
     match event:
-        case ModelReplied():
+        case events.ModelReplied():
             return _add_reply(now, event)
         case (
-            CallAdmitted()
-            | CallPreviewed()
-            | ToolStarted()
-            | ToolReturned()
-            | ToolFailed()
-            | CallRefused()
-            | OutcomeUnknown()
-            | OutcomeArrived()
-            | WaitStarted()
+            events.CallAdmitted()
+            | events.CallPreviewed()
+            | events.ToolStarted()
+            | events.ToolReturned()
+            | events.ToolFailed()
+            | events.CallRefused()
+            | events.OutcomeUnknown()
+            | events.OutcomeArrived()
+            | events.WaitStarted()
         ):
             return change_call(now, event)
-        case RunStarted():
+        case events.RunStarted():
             return _start_run(now, event)
-        case Completed() | Failed() | Cancelled():
+        case events.Completed() | events.Failed() | events.Cancelled():
             return _end_run(now, event)
-        case Cancelling():
+        case events.Cancelling():
             phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
             return replace(now, phase=phase, outcome=event.reason, cancelled_by=event.by)
-        case Forked() | Exported() | Imported():
+        case events.Forked() | events.Exported() | events.Imported():
             phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
             return apply_transfer(now, event, phase)
-        case Retried():
+        case events.Retried():
             phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
             return joined(restore_failed(now, event, phase), event.by)
-        case Paused():
+        case events.Paused():
             _change_pace(now, event)
             return replace(now, paused=Pause(by=event.by, reason=event.reason))
-        case Resumed():
+        case events.Resumed():
             _change_pace(now, event)
             return replace(now, paused=None)
-        case MessageReceived():
+        case events.MessageReceived():
             return receive_message(now, event)
-        case GateExtended():
+        case events.GateExtended():
             return extend_gate(now, event)
-        case RetryScheduled(call=None):
+        case events.RetryScheduled(call=None):
             return schedule_model(now, event)
-        case WaitEnded(call=None):
+        case events.WaitEnded(call=None):
             frame = move_frame(now.frame(event.frame), event.type)
             attempts = frame.ticket == 0  # a rate-limited provider was not called
             return now.with_frame(replace(frame, attempt=frame.attempt + attempts, until=None))
-        case QuestionAsked() | QuestionAnswered() | QuestionFailed() | AnswerDropped():
+        case (
+            events.QuestionAsked()
+            | events.QuestionAnswered()
+            | events.QuestionFailed()
+            | events.AnswerDropped()
+        ):
             return evolve_inquiry(now, event)
-        case BudgetExceeded():
+        case events.BudgetExceeded():
             return exceed(now, event)
-        case BudgetGranted():
+        case events.BudgetGranted():
             return grant(now, event)
-        case FrameOpened():
+        case events.FrameOpened():
             return _open_frame(now, event)
-        case Compacted():
+        case events.Compacted():
             return compact(now, event)
-        case MemorySummarised():
+        case events.MemorySummarised():
             return summarise_memory(now, event)
-        case ModelFailed():
+        case events.ModelFailed():
             frame = move_frame(now.frame(event.frame), "ModelFailed")
             return now.with_frame(replace(frame, outcome=event.error))
-        case AgentChanged():
+        case events.AgentChanged():
             return change_agent(now, event)
-        case FrameClosed():
+        case events.FrameClosed():
             return _close_frame(now, event)
-        case GateOpened() | GateDecided() | GateClosed() if is_frame_gate(event):
+        case events.GateOpened() | events.GateDecided() | events.GateClosed() if is_frame_gate(
+            event
+        ):
             return evolve_frame_gate(now, event)
-        case GateOpened() | GateDecided() | GateClosed() | RetryScheduled() | WaitEnded():
+        case (
+            events.GateOpened()
+            | events.GateDecided()
+            | events.GateClosed()
+            | events.RetryScheduled()
+            | events.WaitEnded()
+        ):
             return change_call(now, event)
         case _ as never:
             assert_never(never)
@@ -195,7 +169,7 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
 # The run
 
 
-def _start_run(now: Continuation, event: RunStarted) -> Continuation:
+def _start_run(now: Continuation, event: events.RunStarted) -> Continuation:
     return replace(
         now,
         phase=next_state(RUNS, now.phase, "RunStarted", subject=str(now.run)),
@@ -211,17 +185,19 @@ def _start_run(now: Continuation, event: RunStarted) -> Continuation:
     )
 
 
-def _end_run(now: Continuation, event: Completed | Failed | Cancelled) -> Continuation:
+def _end_run(
+    now: Continuation, event: events.Completed | events.Failed | events.Cancelled
+) -> Continuation:
     phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
     if now.phase is not Phase.CANCELLING:
         move_frame(now.frame(ROOT), event.type)
     outcome: Any
     match event:
-        case Completed():
+        case events.Completed():
             outcome = event.output
-        case Failed():
+        case events.Failed():
             outcome = event.error
-        case Cancelled():
+        case events.Cancelled():
             outcome = event.reason
     restorable = now.frames if phase is Phase.FAILED else {}  # the run may be tried again
     return replace(
@@ -235,7 +211,7 @@ def _end_run(now: Continuation, event: Completed | Failed | Cancelled) -> Contin
     )
 
 
-def _change_pace(now: Continuation, event: Paused | Resumed) -> None:
+def _change_pace(now: Continuation, event: events.Paused | events.Resumed) -> None:
     next_state(RUNS, now.phase, event.type, subject=str(now.run))
     next_state(PACES, now.pace, event.type, subject=str(now.run))
 
@@ -243,7 +219,7 @@ def _change_pace(now: Continuation, event: Paused | Resumed) -> None:
 # Frames
 
 
-def _open_frame(now: Continuation, event: FrameOpened) -> Continuation:
+def _open_frame(now: Continuation, event: events.FrameOpened) -> Continuation:
     if event.frame in now.frames or now.phase is not Phase.STARTED:
         raise IllegalTransition("Frame", "open", event.type, event.frame)
     if event.parent is not None and event.call is not None:
@@ -275,7 +251,7 @@ def _open_frame(now: Continuation, event: FrameOpened) -> Continuation:
     return replace(now.with_frame(frame), agents={**now.agents, event.agent: event.fingerprint})
 
 
-def _add_reply(now: Continuation, event: ModelReplied) -> Continuation:
+def _add_reply(now: Continuation, event: events.ModelReplied) -> Continuation:
     now, frame = deliver_messages(now, now.frame(event.frame), event.heard)
     answers = not event.calls and not undelivered_to(now, frame.id)
     kind = "calls" if event.calls else "answer" if answers else "interim"
@@ -303,7 +279,7 @@ def _add_reply(now: Continuation, event: ModelReplied) -> Continuation:
     return replace(now, frames={**now.frames, frame.id: frame}, usage=usage)
 
 
-def _close_frame(now: Continuation, event: FrameClosed) -> Continuation:
+def _close_frame(now: Continuation, event: events.FrameClosed) -> Continuation:
     frame = now.frame(event.frame)
     move_frame(frame, f"{event.type}:{event.outcome}")
     if frame.parent is None or frame.call is None:
