@@ -7,8 +7,6 @@ restart of Postgres, is logged as a warning until the loop is late; every other 
 import logging
 import time
 
-import psycopg
-
 from runtime.errors import ObjectStoreDown
 from runtime.reads.workers import LATE_SECONDS
 from runtime.store import pool
@@ -52,9 +50,7 @@ class Alarm:
 
     def log_failure(self, exc: Exception, *, again: float) -> None:
         """Log that the loop failed and will try again in `again` seconds."""
-        passing = isinstance(exc, ConnectionError | ObjectStoreDown) or (
-            isinstance(exc, psycopg.Error) and pool.is_passing(exc)
-        )
+        passing = isinstance(exc, ConnectionError | ObjectStoreDown) or pool.is_passing(exc)
         for_seconds = time.monotonic() - self._done_at
         if passing and for_seconds < LATE_SECONDS[self._loop]:
             log.warning("%s interrupted; again in %g s: %s", self._loop, again, exc)

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from django.db import OperationalError, ProgrammingError
 from django.db.models.functions import Now
 from django.test import Client
 from pytest_django import Settings
@@ -112,12 +113,15 @@ def test_a_temporary_error_is_critical_once_the_loop_is_late(
 ) -> None:
     alarm = Alarm("partitions")
     locked = psycopg.errors.LockNotAvailable("a step has the lock")
-    for exc in (locked, ConnectionError("no broker"), psycopg.errors.UndefinedTable("gone")):
+    through_django, gone = OperationalError("terminating"), ProgrammingError("gone")
+    through_django.__cause__ = psycopg.errors.AdminShutdown("terminating")
+    gone.__cause__ = psycopg.errors.UndefinedTable("gone")
+    for exc in (locked, through_django, ConnectionError("no broker"), gone, gone.__cause__):
         alarm.log_failure(exc, again=1)
     monkeypatch.setitem(LATE_SECONDS, "partitions", 0)
     alarm.log_failure(locked, again=1)
     levels = [record.levelname for record in caplog.records]
-    assert levels == ["WARNING", "WARNING", "CRITICAL", "CRITICAL"]
+    assert levels == ["WARNING"] * 3 + ["CRITICAL"] * 3
 
 
 def test_each_kind_of_source_has_a_loop_that_can_be_late() -> None:
