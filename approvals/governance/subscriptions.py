@@ -11,7 +11,6 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import transaction
@@ -37,6 +36,7 @@ KEY_BYTES = 32
 OVERLAP = timedelta(hours=24)
 WINDOW = timedelta(days=3)  # of attempts; also in the trigger
 TEST = "subscription.test"
+SentMessage = OutboxMessage  # with the answer to the last attempt
 
 
 class EventType(StrEnum):
@@ -91,43 +91,17 @@ class SubscriptionView(SubscriptionTerms):
     secret: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentMessage:
-    """A message, with the answer to the last attempt and its first KB. `ending` is None while it waits."""
-
-    id: UUID
-    kind: str
-    body: str
-    occurred_at: datetime | None
-    next_at: datetime
-    attempts: int
-    answer: str
-    answer_body: str
-    ended_at: datetime | None
-    ending: str | None
-
-
-def require_admin(actor: Actor) -> None:
-    """Raise Forbidden unless the actor may manage subscriptions."""
-    AccessService().require(actor, Scope.ADMIN)
-
-
 def subscribe(terms: SubscriptionTerms, *, actor: Actor) -> SubscriptionView:
     """Create a subscription with a new secret. Raise Forbidden, or InvalidInput naming a field."""
-    require_admin(actor)
+    AccessService().require(actor, Scope.ADMIN)
     for field, limit in (("name", MAX_NAME), ("agent", MAX_FILTER), ("tool", MAX_FILTER)):
         text = getattr(terms, field)
-        if not isinstance(text, str) or len(text) > limit or not text.isprintable():
+        if len(text) > limit or not text.isprintable():
             raise InvalidInput(field, f"must have at most {limit} printable characters")
     if not terms.name:
         raise InvalidInput("name", "is missing")
-    if not isinstance(terms.url, str):
-        raise InvalidInput("url", "must be text")
-    try:
-        webhook.check_url(terms.url)
-    except webhook.InvalidUrl as exc:
-        raise InvalidInput("url", str(exc)) from exc
-    if not terms.events or not isinstance(terms.events, list) or set(terms.events) - set(EventType):
+    webhook.check_url(terms.url)
+    if not terms.events or set(terms.events) - set(EventType):
         raise InvalidInput("events", "must be some of " + ", ".join(EventType))
     if terms.risk not in ("", *RISKS):
         raise InvalidInput("risk", "must be empty or one of " + ", ".join(RISKS))
@@ -148,31 +122,26 @@ def subscribe(terms: SubscriptionTerms, *, actor: Actor) -> SubscriptionView:
 
 def find_all(*, actor: Actor) -> list[SubscriptionView]:
     """List all subscriptions by name. Raise Forbidden."""
-    require_admin(actor)
+    AccessService().require(actor, Scope.ADMIN)
     return [_view(row) for row in Subscription.objects.order_by("name", "id")]
 
 
 def find(subscription: UUID, *, actor: Actor) -> SubscriptionView:
     """Return a subscription. Raise Forbidden, UnknownSubscription."""
-    require_admin(actor)
-    return _view(_row(subscription))
+    return _view(_row(subscription, actor))
 
 
 def sent_messages(subscription: UUID, *, actor: Actor) -> list[SentMessage]:
     """List the newest messages to a subscription. Raise Forbidden, UnknownSubscription."""
-    require_admin(actor)
-    rows = OutboxMessage.objects.filter(destination=str(_row(subscription).pk))
-    return [
-        SentMessage(**_values(SentMessage, row)) for row in rows.order_by("-number")[:MAX_LISTED]
-    ]
+    rows = OutboxMessage.objects.filter(destination=str(_row(subscription, actor).pk))
+    return list(rows.order_by("-number")[:MAX_LISTED])
 
 
 def change(subscription: UUID, act: Act, *, actor: Actor) -> SubscriptionView:
     """Do an act. The answer to ROTATE has the new secret. Raise Forbidden, UnknownSubscription."""
-    require_admin(actor)
     secret = ""
     with transaction.atomic():
-        row = _row(subscription, locks=True)
+        row = _row(subscription, actor, locks=True)
         match act:
             case Act.PAUSE:
                 row.paused_at = row.paused_at or clock.now()
@@ -207,8 +176,8 @@ def change(subscription: UUID, act: Act, *, actor: Actor) -> SubscriptionView:
 
 def retry(subscription: UUID, message: UUID, *, actor: Actor) -> None:
     """Send a message again that was given up, for three more days. Raise Forbidden, UnknownSubscription."""
-    require_admin(actor)
-    if not messages.revive(message, destination=str(subscription), window=WINDOW):
+    row = _row(subscription, actor)
+    if not messages.revive(message, destination=str(row.pk), window=WINDOW):
         raise UnknownSubscription
     log_change(actor.person, f"sent a message of the subscription {subscription} again")
 
@@ -233,7 +202,8 @@ class SubscribedEvents(messages.MessageKind):
 KINDS = dict.fromkeys([*EventType, TEST], SubscribedEvents())
 
 
-def _row(subscription: UUID, *, locks: bool = False) -> Subscription:
+def _row(subscription: UUID, actor: Actor, *, locks: bool = False) -> Subscription:
+    AccessService().require(actor, Scope.ADMIN)
     rows = Subscription.objects.filter(pk=subscription)
     row = (rows.select_for_update() if locks else rows).first()
     if row is None:
@@ -250,10 +220,7 @@ def _location(subscription: UUID) -> bytes:
 
 
 def _view(row: Subscription, secret: str = "") -> SubscriptionView:
-    return SubscriptionView(**{**_values(SubscriptionView, row), "secret": secret})
-
-
-def _values(kind: type, row: Subscription | OutboxMessage) -> dict[str, Any]:
-    """Return the values of a row's columns that a dataclass has too."""
-    names = [field.name for field in dataclasses.fields(kind)]
-    return {name: getattr(row, name) for name in names if hasattr(row, name)}
+    values = {
+        field.name: getattr(row, field.name) for field in dataclasses.fields(SubscriptionView)
+    }
+    return SubscriptionView(**{**values, "secret": secret})

@@ -40,16 +40,16 @@ def next_message(channel: NoticeChannel, message: UUID, at: datetime) -> OutboxM
         id=message,
         kind=CHANNEL,
         destination=str(channel.pk),
-        lane=_lane(channel),
+        lane=lane_of(channel),
         subject=f"{CHANNEL} {channel.pk}",
         next_at=at,
     )
 
 
-def move(channel: NoticeChannel) -> None:
-    """Put the messages of a channel into its lane of now."""
-    rows = OutboxMessage.objects.filter(destination=str(channel.pk), ended_at=None)
-    rows.exclude(lane=_lane(channel)).update(lane=_lane(channel))
+def lane_of(channel: NoticeChannel) -> str:
+    """Return the lane of a channel: with a problem another one, so that hanging attempts leave room for the others."""
+    lane = TRANSPORTS[channel.kind].lane.format_map(channel.address)
+    return f"{lane} again" if channel.problem else lane
 
 
 def wake_all() -> None:
@@ -110,18 +110,13 @@ def remove_channel(username: str, channel: UUID) -> None:
         row.delete()
 
 
-def _lane(channel: NoticeChannel) -> str:
-    """Return the lane of a channel: with a problem another one, so that hanging attempts leave room for the others."""
-    return TRANSPORTS[channel.kind].lane(channel) + (" again" if channel.problem else "")
-
-
 def send_test(username: str, channel: UUID) -> None:
     """Send a test notice on a channel of the person. Raise UnknownChannel."""
     with transaction.atomic():
         row = _find_own(username, channel)
         message = next_message(row, uuid4(), row.since)
         message.subject = f"test {message.id}"  # it waits for no other notice
-        body = notice.write_test(row.kind).to_json()
+        body = notice.write_test(row.kind).model_dump_json()
         messages.add_whole(message, body=body, window=TEST_WINDOW)
 
 
@@ -194,20 +189,13 @@ def save_hours(
     hours = digest.replace(",", " ").split()
     if not all(text in _HOURS for text in hours):
         raise InvalidInput("digest", "must be hours from 0 to 23")
-    NoticeTimes.objects.update_or_create(
-        person=User.objects.get(username=username),
-        defaults={
-            "zone": zone,
-            "quiet_from": _read(quiet_from, "quiet_from"),
-            "quiet_until": _read(quiet_until, "quiet_until"),
-            "urgent_at_night": urgent_at_night,
-            "digest": sorted(set(map(int, hours))),
-        },
-    )
-
-
-def _read(text: str, field: str) -> time | None:
-    try:
-        return time.fromisoformat(text) if text else None
-    except ValueError as exc:
-        raise InvalidInput(field, "must be a time as 22:00") from exc
+    times = dict[str, time | None]()
+    for field, text in (("quiet_from", quiet_from), ("quiet_until", quiet_until)):
+        try:
+            times[field] = time.fromisoformat(text) if text else None
+        except ValueError as exc:
+            raise InvalidInput(field, "must be a time as 22:00") from exc
+    row = times | {"zone": zone, "urgent_at_night": urgent_at_night}
+    row |= {"digest": sorted(set(map(int, hours)))}
+    person = User.objects.get(username=username)
+    NoticeTimes.objects.update_or_create(person=person, defaults=row)

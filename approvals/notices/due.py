@@ -8,8 +8,7 @@ as deputies, or with a new right.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 from uuid import UUID, uuid5
@@ -48,7 +47,7 @@ DELAYS: Mapping[Risk, timedelta] = {
 }
 PAUSE = timedelta(minutes=10)  # between two notices on a channel, unless a request is urgent
 REMINDER_SHARE = 0.25  # of the time to decide is left at the reminder
-FIRST, REMINDER, ESCALATED = "", "reminder", "escalated"  # events of a request
+FIRST, REMINDER, ESCALATED = EVENTS = "", "reminder", "escalated"  # of a request
 NOTES = {REMINDER: "Reminder", ESCALATED: "Escalated"}
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _ENDS_SOON = (
@@ -65,12 +64,8 @@ KEPT = timedelta(days=90)
 MAX_PROBLEM = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DueNotice:
-    """A notice, and the requests or runs that its channel has then been told of, each with the event."""
-
-    notice: notice.Notice
-    about: tuple[tuple[UUID, str], ...] = ()
+# A notice, and the requests or runs that its channel has then been told of, each with the event.
+DueNotice = tuple[notice.Notice, Sequence[tuple[UUID, str]]]
 
 
 def ripe_at(approval: Approval) -> datetime:
@@ -89,14 +84,14 @@ def ends_soon_at(approval: Approval) -> datetime | None:
 def find_due(channel: NoticeChannel, at: datetime) -> DueNotice | None:
     """Return the next notice on a channel, None if nothing is due."""
     if channel.confirmed_at is None:
-        return DueNotice(notice=notice.write_first(channel.kind))
+        return notice.write_first(channel.kind), ()
     hours = find_hours(channel.person.get_username())
     return _requests(channel, at, hours) or _runs(channel, at, hours)
 
 
 def waiting_requests(channel: NoticeChannel) -> QuerySet[Approval]:
     """Return the requests that the person of this channel may decide now."""
-    principal = principals.principal_of(_actor(channel))
+    principal = principals.principal_of(Actor(person=channel.person.get_username()))
     return Approval.objects.filter(
         approval_rights.decidable_requests(principal), status=Approval.Status.PENDING
     )
@@ -111,30 +106,29 @@ def _requests(channel: NoticeChannel, at: datetime, hours: NoticeTimes) -> DueNo
     if not channel.from_risk:
         return None
     waiting = waiting_requests(channel)
-    rows = list(_due(waiting, channel, at, hours))
-    notices = SentNotice.objects.filter(channel=channel, about__in=[row.pk for row in rows])
-    sent = set(notices.values_list("about", "event"))
-    events = {row: _events(row, sent, at) for row in rows}
-    verified = [
-        row
-        for row in events
+    events = {
+        row: [event for event in EVENTS if getattr(row, f"tells_{event}")]
+        for row in _due(waiting, channel, at, hours)
         if verification.fault(row) is None
         and (not is_quiet(hours, at) or (hours.urgent_at_night and notice.is_urgent(row)))
-    ]
-    urgent = any(notice.is_urgent(row) or FIRST not in events[row] for row in verified)
-    if not verified or not may_tell(urgent, _last(channel), at):
+    }
+    urgent = any(notice.is_urgent(row) or FIRST not in events[row] for row in events)
+    if not events or not may_tell(urgent, _last(channel), at):
         return None
     # A first notice says all there is to say, so its request is not told again for a reason that it has already.
-    notes = {row.pk: NOTES[events[row][-1]] for row in verified if FIRST not in events[row]}
-    written = notice.write_requests(verified, waiting.count(), notice.content_of(channel), notes)
-    about = tuple((row.pk, event) for row in verified for event in events[row])
-    return DueNotice(notice=written, about=about)
+    notes = {row.pk: NOTES[events[row][-1]] for row in events if FIRST not in events[row]}
+    content = notice.content_of(channel)
+    written = notice.write_requests(list(events), waiting.count(), content, notes)
+    return written, [(row.pk, event) for row in events for event in events[row]]
 
 
 def _due(
     waiting: QuerySet[Approval], channel: NoticeChannel, at: datetime, hours: NoticeTimes
 ) -> QuerySet[Approval]:
-    """Return the waiting requests of which something is due to be told, the oldest first."""
+    """Return the waiting requests of which something is due to be told, the oldest first.
+
+    Each says of which event it is to tell: of the first also when it is told for another reason.
+    """
     risks = RISKS[RISKS.index(Risk(channel.from_risk)) :]
     ends_soon = Q(RawSQL(_ENDS_SOON, [at], output_field=BooleanField()))  # noqa: S611 - a constant
     ripe = IN_DOUBT | ends_soon
@@ -143,26 +137,12 @@ def _due(
         until = at if risk is Risk.HIGH else digest_end(hours, at)
         ripe |= Q(risk=risk, created_at__lte=until - DELAYS[risk])
     sent = SentNotice.objects.filter(channel=channel, about=OuterRef("pk"))
-    due = (
-        ripe & ~Exists(sent.filter(event=FIRST))
-        | ends_soon & ~Exists(sent.filter(event=REMINDER))
-        | Q(escalated__gt=0) & ~Exists(sent.filter(event=ESCALATED))
-    )
+    untold = {event: ~Exists(sent.filter(event=event)) for event in EVENTS}
+    reminder, escalation = ends_soon & untold[REMINDER], Q(escalated__gt=0) & untold[ESCALATED]
+    tells = {"tells_": untold[FIRST], "tells_reminder": reminder, "tells_escalated": escalation}
+    due = ripe & untold[FIRST] | reminder | escalation
     rows = waiting.filter(Q(risk__in=risks) | IN_DOUBT, due, created_at__gte=channel.since)
-    return rows.order_by("created_at", "id")[:MAX_IN_A_NOTICE]
-
-
-def _events(approval: Approval, sent: Collection[tuple[UUID, str]], at: datetime) -> list[str]:
-    """Return the events of a due request that its people have not been told."""
-    remind_at = ends_soon_at(approval)
-    events = {
-        FIRST: True,
-        REMINDER: remind_at is not None and remind_at <= at,
-        ESCALATED: approval.escalated > 0,
-    }
-    return [
-        event for event, is_due in events.items() if is_due and (approval.pk, event) not in sent
-    ]
+    return rows.annotate(**tells).order_by("created_at", "id")[:MAX_IN_A_NOTICE]
 
 
 def _runs(channel: NoticeChannel, at: datetime, hours: NoticeTimes) -> DueNotice | None:
@@ -170,27 +150,24 @@ def _runs(channel: NoticeChannel, at: datetime, hours: NoticeTimes) -> DueNotice
     if not channel.runs or is_quiet(hours, at) or not may_tell(False, _last(channel), at):
         return None
     since = max(channel.since, at - OLDEST)
-    actor = _actor(channel)
+    actor = Actor(person=channel.person.get_username())
     readable = Run.objects.filter(
         wiring.access().readable_runs(actor), requester=actor.person, removed_at=None
     )
     ended = _untold(
         readable.filter(ended_at__gte=since, ended_at__lte=digest_end(hours, at)), channel
     ).order_by("ended_at", "id")
-    news = {
-        run.pk: notice.RunNews(run=run, event=str(run.status)) for run in ended[:MAX_IN_A_NOTICE]
-    }
+    news = {run.pk: (run, str(run.status)) for run in ended[:MAX_IN_A_NOTICE]}
     released = list(_released(channel, since, at))
     runs = readable.in_bulk([approval.run_id for approval in released])
     for approval in released:
         if approval.run_id in runs:
-            event = "a text for you was released"
-            news[approval.pk] = notice.RunNews(run=runs[approval.run_id], event=event)
-    about = tuple(news)[:MAX_IN_A_NOTICE]
+            news[approval.pk] = runs[approval.run_id], "a text for you was released"
+    about = list(news)[:MAX_IN_A_NOTICE]
     if not about:
         return None
     written = notice.write_runs([news[pk] for pk in about], notice.content_of(channel))
-    return DueNotice(notice=written, about=tuple((pk, FIRST) for pk in about))
+    return written, [(pk, FIRST) for pk in about]
 
 
 def _released(channel: NoticeChannel, since: datetime, at: datetime) -> Iterator[Approval]:
@@ -220,10 +197,6 @@ def _last(channel: NoticeChannel) -> datetime | None:
     return rows.first()
 
 
-def _actor(channel: NoticeChannel) -> Actor:
-    return Actor(person=channel.person.get_username())
-
-
 class RequestNotices(MessageKind):
     """Has the channels looked at when people are to be told of a request. It sends nothing."""
 
@@ -250,9 +223,10 @@ class ChannelNotices(MessageKind):
         if channel is None:
             return None
         at = clock.now()
-        draft = find_due(channel, at) if channel.person.is_active else None
-        if draft is None:
+        due = find_due(channel, at) if channel.person.is_active else None
+        if due is None:
             return at + IDLE
+        written, told = due
         # A sender that dies before the body is stored leaves nothing of this: the outbox composes in a transaction.
         follower = uuid5(message.id, "next")  # composed again, it is the same
         messages.add([channels.next_message(channel, follower, at)])
@@ -260,11 +234,11 @@ class ChannelNotices(MessageKind):
         SentNotice.objects.bulk_create(
             [
                 SentNotice(channel=channel, about=about, event=event, at=at, message=message.id)
-                for about, event in draft.about
+                for about, event in told
             ],
             ignore_conflicts=True,
         )
-        body = draft.notice.to_json()
+        body = written.model_dump_json()
         return messages.Content(body=body, occurred_at=at, gives_up_at=at + WINDOW)
 
     def send(self, message: OutboxMessage) -> messages.AttemptResult | None:
@@ -272,11 +246,9 @@ class ChannelNotices(MessageKind):
         channel = _channel(message)
         if channel is None or message.body is None or not channel.person.is_active:
             return None
-        written = notice.read_notice(message.body)
-        if (
-            written.requests
-            and not waiting_requests(channel).filter(pk__in=written.requests).exists()
-        ):
+        written = notice.Notice.model_validate_json(message.body)
+        waiting = waiting_requests(channel).filter(pk__in=written.requests)
+        if written.requests and not waiting.exists():
             return None
         answer = TRANSPORTS[channel.kind].send(channel, written, message.id)
         if answer is None:
@@ -287,7 +259,9 @@ class ChannelNotices(MessageKind):
         else:
             channel.problem = plain(answer.text)[:MAX_PROBLEM]
         channel.save(update_fields=["confirmed_at", "problem"])
-        channels.move(channel)
+        lane = channels.lane_of(channel)
+        rows = OutboxMessage.objects.filter(destination=str(channel.pk), ended_at=None)
+        rows.exclude(lane=lane).update(lane=lane)
         return answer
 
 

@@ -7,15 +7,12 @@ channel. Secrets and an agent's own text are in none.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
 from uuid import UUID
 
 from django.conf import settings
-from pydantic import TypeAdapter
+from pydantic import BaseModel
 
 from approvals.models import Approval, NoticeChannel
-from approvals.outbox.messages import AttemptResult
 from approvals.requests import snapshot, verification
 from runtime.core.values import json_schema
 from runtime.core.values.enums import Risk
@@ -32,8 +29,7 @@ _LINK = re.compile(r"://|www\.|@(everyone|here|channel|all)\b|<[!@]", re.IGNOREC
 _LEVELS = list(NoticeChannel.Detail)  # from the least on
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoticeEntry:
+class NoticeEntry(BaseModel, frozen=True):
     """What a notice says about one request, with its digest, or about one run."""
 
     lines: tuple[str, ...]
@@ -42,8 +38,7 @@ class NoticeEntry:
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Notice(BaseModel, frozen=True):
     """A title, entries and closing lines, all plain text. `requests` has those told of, also without an entry."""
 
     title: str
@@ -56,45 +51,6 @@ class Notice:
         """All but the title."""
         listed = ["".join(f"{line}\n" for line in (*row.lines, row.link)) for row in self.entries]
         return "\n".join([*listed, "".join(f"{line}\n" for line in self.foot)])
-
-    def to_json(self) -> str:
-        """Write it as the body of a message."""
-        return _ADAPTER.dump_json(self).decode()
-
-
-_ADAPTER = TypeAdapter(Notice)
-
-
-class NoticeTransport(Protocol):
-    """Sends notices on the channels of one kind."""
-
-    def check(self, address: str, channel: UUID) -> dict[str, object]:
-        """Return the stored form of an address that the channel's person typed. Raise InvalidInput naming `address`."""
-
-    def lane(self, channel: NoticeChannel) -> str:
-        """Return the lane of the outbox: the destinations that delay each other if one hangs.
-
-        One lane for the kind, so that the hosts which people name take few of the threads.
-        """
-        return channel.kind
-
-    def send(
-        self, channel: NoticeChannel, notice: Notice, message_id: UUID
-    ) -> AttemptResult | None:
-        """Make one attempt of at most ten seconds. A repeated one has the same id. None if the address is gone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunNews:
-    """A run that ended, or whose text was released."""
-
-    run: Run
-    event: str
-
-
-def read_notice(body: str) -> Notice:
-    """Read what `to_json` wrote."""
-    return _ADAPTER.validate_json(body)
 
 
 def is_urgent(approval: Approval) -> bool:
@@ -151,22 +107,21 @@ def write_requests(
     )
 
 
-def write_runs(news: list[RunNews], content: NoticeChannel.Detail) -> Notice:
-    """Write about a requester's own runs."""
-    count = len({entry.run.pk for entry in news})
+def write_runs(news: list[tuple[Run, str]], content: NoticeChannel.Detail) -> Notice:
+    """Write about a requester's own runs, each with its event."""
+    count = len({run.pk for run, _ in news})
     foot = (
         *_count_unlisted(len(news)),
         f"Your runs: {link('/runs/')}",
         f"Change what you are told on {link('/account/notices/')}",
     )
     entries = []
-    for item in news[:MAX_LISTED]:
-        key = item.run.business_key
-        name = _plain(f"{item.run.agent} · {key}" if key else item.run.agent)
+    for run, event in news[:MAX_LISTED]:
+        key = run.business_key
+        name = _plain(f"{run.agent} · {key}" if key else run.agent)
         if content == NoticeChannel.Detail.NOTHING:
             name = "A run"
-        entry = NoticeEntry(lines=(f"{name}: {item.event}",), link=link(f"/runs/{item.run.pk}/"))
-        entries.append(entry)
+        entries.append(NoticeEntry(lines=(f"{name}: {event}",), link=link(f"/runs/{run.pk}/")))
     return Notice(
         title=f"{count} of your runs {'has' if count == 1 else 'have'} news",
         entries=tuple(entries),

@@ -1,11 +1,9 @@
-"""Keeps one message in Slack for each request and person, through the outbox.
+"""Keeps one message in Slack for each request and person, through the outbox, and writes it in Slack's Block Kit.
 
 The message of the outbox that posted it keeps the channel and the time stamp of the post as its answer. A trigger adds
 an update when the request changes; it has the same subject, so it waits for the post, and shows the state at the time
 it is sent. A sender that dies between Slack's answer and its record posts a second message, with the same id in its
 metadata.
-
-Writes the message about a request in Slack's Block Kit.
 
 Values of agents stand in `plain_text` objects alone, in which Slack reads no markup, each on one line. The buttons
 decide the request with its digest, so they are there only if the message has all of the call.
@@ -22,7 +20,7 @@ from django.conf import settings
 from approvals import clock
 from approvals.errors import NotFound
 from approvals.models import NoticeChannel, OutboxMessage
-from approvals.notices.notice import Notice, NoticeTransport, content_of
+from approvals.notices.notice import Notice, content_of
 from approvals.outbox import messages, slack
 from approvals.outbox.messages import AttemptResult, MessageKind
 from approvals.people import sign_in
@@ -47,13 +45,12 @@ _QUIET = {"parse": "none", "link_names": False, "unfurl_links": False, "unfurl_m
 def build_card(approval: ApprovalView | None, content: str | None) -> Card:
     """Return the message as its reader may see it now: with arguments and buttons while they may decide it.
 
-    None is a request that they may not read any more. `content` is how much the channel shows.
+    None is a request that they may not read any more, or without a channel. `content` is how much the channel shows.
     """
     if approval is None:
-        return build_text("You cannot read this request any more.")
-    sentence = "A request waits for you"
-    if content != NoticeChannel.Detail.NOTHING:
-        sentence = _sentence(approval)
+        return _message("You cannot read this request any more.")
+    is_titled = content != NoticeChannel.Detail.NOTHING
+    sentence = _sentence(approval) if is_titled else "A request waits for you"
     facts, buttons = [_plain(_state(approval))], list[Card]()
     blocks = [_section(sentence), {"type": "context", "elements": facts}]
     if approval.is_pending and approval.denial is None:
@@ -72,12 +69,7 @@ def build_card(approval: ApprovalView | None, content: str | None) -> Card:
             ]
     buttons.append(_button("open", "Open", url=page_of(approval.id)))
     blocks.append({"type": "actions", "elements": buttons})
-    return _message(f"{_state(approval)}: {sentence}", blocks)
-
-
-def build_text(text: str) -> Card:
-    """Return a message of our own words."""
-    return _message(text, [])
+    return _message(f"{_state(approval)}: {sentence}", *blocks)
 
 
 def is_decidable(approval: ApprovalView) -> bool:
@@ -129,7 +121,7 @@ def page_of(approval_id: object) -> str:
     return f"{settings.PUBLIC_URL}/a/{approval_id}/"
 
 
-def _message(text: str, blocks: list[Card]) -> Card:
+def _message(text: str, *blocks: Card) -> Card:
     return {"text": escape(text), "blocks": blocks, **_QUIET}
 
 
@@ -182,24 +174,16 @@ _NAMES = UUID("5d1f3c0a-6a5e-4a43-9d5c-9e2a8f6b7c10")  # of the ids of posts
 _GONE = ("message_not_found", "cant_update_message", "channel_not_found")
 
 
-class SlackTransport(NoticeTransport):
-    """Tells people in Slack: each request in a message of its own, anything else as text."""
-
-    def check(self, address: str, channel: UUID) -> dict[str, object]:
-        """Return a label: the user is always the one that the person has connected."""
-        return {"address": "your Slack user"}
-
-    def send(self, channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult:
-        """Add the messages about requests to the outbox, or send the text."""
-        person = channel.person.get_username()
-        for request in notice.requests:
-            post_request(person, UUID(request), message_id)
-        if notice.requests:
-            return AttemptResult(is_taken=True, text="ok")
-        if (user := sign_in.slack_user_of(person)) is None:
-            return AttemptResult(is_taken=False, text="no Slack user is connected")
-        card = build_text(f"{notice.title}\n{notice.text}")
-        return _result(_send(user, card, message_id))
+def send_notice(channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult:
+    """Tell a person in Slack: add the messages about requests to the outbox, or send anything else as text."""
+    person = channel.person.get_username()
+    for request in notice.requests:
+        post_request(person, UUID(request), message_id)
+    if notice.requests:
+        return AttemptResult(is_taken=True, text="ok")
+    if (user := sign_in.slack_user_of(person)) is None:
+        return AttemptResult(is_taken=False, text="no Slack user is connected")
+    return _result(_send(user, _message(f"{notice.title}\n{notice.text}"), message_id))
 
 
 def post_request(person: str, approval_id: UUID, notice: object) -> None:
@@ -221,26 +205,33 @@ class SlackMessages(MessageKind):
         """Make one attempt. None if the person is not to be told any more."""
         if message.kind == ANSWER:
             return _result(slack.call("chat.postEphemeral", json.loads(str(message.body))))
-        return _post(message) if message.kind == POST else _update(message)
+        person, approval = str(message.body), _view(message)
+        channels = NoticeChannel.objects.filter(kind=NoticeChannel.Kind.SLACK)
+        channel = channels.filter(person__username=person).first()
+        content = None if channel is None else content_of(channel)
+        return (_post if message.kind == POST else _update)(message, approval, content)
 
 
 KINDS = dict.fromkeys((POST, UPDATE, ANSWER), SlackMessages())
 
 
-def _post(message: OutboxMessage) -> AttemptResult | None:
+def _post(
+    message: OutboxMessage, approval: ApprovalView | None, content: str | None
+) -> AttemptResult | None:
     """Post the request to the person, if they may decide it now and still want to hear here."""
-    approval, user = _view(message), sign_in.slack_user_of(str(message.body))
-    card = _build_card(message, approval)
-    if approval is None or user is None or card is None:
+    user = sign_in.slack_user_of(str(message.body))
+    if approval is None or user is None or content is None:
         return None
     is_over = approval.expires_at is not None and approval.expires_at <= clock.now()
     if not approval.is_pending or approval.denial is not None or is_over:
         return None
-    reply = _send(user, card, message.id)
+    reply = _send(user, build_card(approval, content), message.id)
     return _result(reply, f"{reply.values.get('channel')} {reply.values.get('ts')}")
 
 
-def _update(message: OutboxMessage) -> AttemptResult | None:
+def _update(
+    message: OutboxMessage, approval: ApprovalView | None, content: str | None
+) -> AttemptResult | None:
     """Show the present state in the message that was posted, if it is still there."""
     posts = OutboxMessage.objects.filter(
         destination=message.destination, kind=POST, ending=OutboxMessage.EndState.DELIVERED
@@ -249,8 +240,7 @@ def _update(message: OutboxMessage) -> AttemptResult | None:
     if post is None:
         return None
     channel, ts = post.answer.split(" ")
-    approval = _view(message)
-    card = _build_card(message, approval) or build_card(None, None)
+    card = build_card(None if content is None else approval, content)
     reply = slack.call("chat.update", {"channel": channel, "ts": ts, **card})
     return None if reply.problem in _GONE else _result(reply)
 
@@ -271,13 +261,6 @@ def _view(message: OutboxMessage) -> ApprovalView | None:
         return approval_views.approval(approval_id, actor=Actor(person=str(message.body)))
     except NotFound:
         return None
-
-
-def _build_card(message: OutboxMessage, approval: ApprovalView | None) -> Card | None:
-    """Return the message as the person's channel may show it; None without a channel."""
-    rows = NoticeChannel.objects.filter(kind=NoticeChannel.Kind.SLACK)
-    channel = rows.filter(person__username=message.body).first()
-    return None if channel is None else build_card(approval, content_of(channel))
 
 
 def _add(kind: str, message_id: UUID, destination: str, body: str) -> None:

@@ -1,37 +1,52 @@
-"""The transports, one for each kind of channel, and that of mail. A repeated mail has the same Message-ID.
+"""The transports of notices, one for each kind of channel: mail, Apprise, Web Push and Slack.
 
-Teams and other services get notices by Apprise (https://github.com/caronc/apprise).
+Teams and other services get notices by Apprise (https://github.com/caronc/apprise), which posts with the package
+`requests`. That resolves a name by itself, so in the plugins named here a sender of ours stands in its place: it
+connects to checked addresses, verifies certificates, follows no redirect and takes ten seconds at most. No other plugin
+is used: some of them start programs, or open files and sockets of this machine.
 
-Apprise posts with the package `requests`, which resolves a name by itself. In the plugins named here a sender of ours
-stands in its place: it connects to checked addresses, verifies certificates, follows no redirect and takes ten seconds
-at most. No other plugin is used: some of them start programs, or open files and sockets of this machine.
+Browsers get them by Web Push (RFC 8030), encrypted for one browser (RFC 8291) and signed by us (RFC 8292). The push
+service sees neither text nor address of a page. The key that signs is derived from a key of the purpose `secrets`. Its
+id is in the address of the channel: a browser accepts messages of the key that it subscribed with.
 """
 
+import base64
 import importlib
 import io
+import json
 import logging
+import os
 import smtplib
+import time
+from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from email.utils import parseaddr
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
+import jwt
 import requests
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.conf import settings
 from django.core.mail import EmailMessage
 
 from approvals.models import NoticeChannel
-from approvals.notices.notice import Notice, NoticeTransport
-from approvals.notices.push import PushTransport
-from approvals.notices.slack_posts import SlackTransport
+from approvals.notices import slack_posts
+from approvals.notices.notice import Notice
 from approvals.outbox import webhook
 from approvals.outbox.messages import AttemptResult
 from approvals.people.accounts import check_address
-from runtime.errors import InvalidInput
-from runtime.keyring import sealing
+from runtime.errors import InvalidInput, KeyMissing
+from runtime.keyring import files, purposes, sealing
 
+AFTER_A_REFUSAL = 3600.0  # seconds
 PLUGINS = {
     "workflows": "NotifyWorkflows",  # Microsoft Teams
     "discord": "NotifyDiscord",
@@ -46,6 +61,55 @@ PLUGINS = {
 MAX_POSTS = 3  # for one notice: some services want a login first
 _READS_FILES = {"template", "attach"}
 _replies: ContextVar[list[webhook.Reply]] = ContextVar("replies")
+
+CURVE = ec.SECP256R1()
+POINT_BYTES = 65
+AUTH_BYTES = 16
+SALT_BYTES = 16
+RECORD_BYTES = 4096  # a message is one record (RFC 8188)
+MAX_TEXT = 1500  # bytes; a service takes 4096 of the whole message
+TTL_SECONDS = 86400  # the service keeps a message so long for a browser that is off
+TOKEN_SECONDS = 43200
+GONE = (404, 410)  # the browser unsubscribed
+_LABEL = b"signoff.push.v1"
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of the curve P-256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transport:
+    """Sends notices on the channels of one kind. People choose it by its `label`; without one it is added for them.
+
+    `check` returns the stored form of an address that the channel's person typed, or raises InvalidInput naming
+    `address`. `send` makes one attempt of at most ten seconds; a repeated one has the same id. It returns None if the
+    address is gone. The destinations in one `lane` of the outbox delay each other if one hangs: one lane for a kind, so
+    that the hosts which people name take few of the threads.
+    """
+
+    label: str = ""
+    check: Callable[[str, UUID], dict[str, object]]
+    send: Callable[[NoticeChannel, Notice, UUID], AttemptResult | None]
+    lane: str
+
+
+def _send_mail(channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult:
+    """Hand the mail to the server, a repeated one with the same Message-ID. A refused address waits for an hour."""
+    domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "localhost"
+    mail = EmailMessage(
+        subject=notice.title,
+        body=notice.text,
+        to=[channel.address["address"]],
+        headers={
+            "Message-ID": f"<{message_id.hex}@{domain}>",
+            "Auto-Submitted": "auto-generated",
+        },
+    )
+    try:
+        mail.send()
+    except (smtplib.SMTPRecipientsRefused, smtplib.SMTPDataError, UnicodeError) as exc:
+        return AttemptResult(is_taken=False, text=str(exc), after=AFTER_A_REFUSAL)
+    except (OSError, smtplib.SMTPException) as exc:
+        return AttemptResult(is_taken=False, text=f"{type(exc).__name__}: {exc}")
+    return AttemptResult(is_taken=True, text="taken")
 
 
 class CheckedRequests:
@@ -79,116 +143,196 @@ class CheckedRequests:
         return response
 
 
-class AppriseTransport(NoticeTransport):
-    """Sends notices to the service that an Apprise URL names."""
+def _check_apprise(address: str, channel: UUID) -> dict[str, object]:
+    """Return the sealed URL, and its service and host to show."""
+    masked = urlsplit(_open(address).url(privacy=True))
+    host = masked.netloc.rpartition("@")[2]
+    sealed = sealing.seal(address, sealing.encode_location("channel", str(channel)))
+    return {"address": f"{masked.scheme}://{host}", "url": sealed}
 
-    def check(self, address: str, channel: UUID) -> dict[str, object]:
-        """Return the sealed URL, and its service and host to show. Raise InvalidInput."""
-        masked = urlsplit(_open(address).url(privacy=True))
-        host = masked.netloc.rpartition("@")[2]
-        return {
-            "address": f"{masked.scheme}://{host}",
-            "url": sealing.seal(address, _location(channel)),
-        }
 
-    def send(self, channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult:
-        """Send it as plain text."""
-        plugin = _open(str(sealing.unseal(channel.address["url"], _location(channel.pk))))
-        replies = list[webhook.Reply]()
-        token = _replies.set(replies)
-        try:
-            is_taken = plugin.notify(title=notice.title, body=notice.text)
-        finally:
-            _replies.reset(token)
-        answer = replies[-1].answer if replies else None
-        text = answer.text if answer else "the service cannot be used"
-        return AttemptResult(
-            is_taken=bool(is_taken), text=text, after=answer.after if answer else None
-        )
+def _send_apprise(channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult:
+    """Send it as plain text to the service that the URL names."""
+    location = sealing.encode_location("channel", str(channel.pk))
+    plugin = _open(str(sealing.unseal(channel.address["url"], location)))
+    replies = list[webhook.Reply]()
+    token = _replies.set(replies)
+    try:
+        is_taken = plugin.notify(title=notice.title, body=notice.text)
+    finally:
+        _replies.reset(token)
+    if not replies:
+        return AttemptResult(is_taken=bool(is_taken), text="the service cannot be used")
+    answer = replies[-1].answer
+    return AttemptResult(is_taken=bool(is_taken), text=answer.text, after=answer.after)
 
 
 def _open(url: str) -> Any:
     """Return the plugin of a URL. Raise InvalidInput naming `address`."""
     scheme = url.partition(":")[0].lower()
-    for kind in _load():
+    asset, kinds = _load()
+    for kind, schemes in kinds:
         try:
             fields = kind.parse_native_url(url) if scheme == "https" else None
-            if scheme in _schemes(kind):
+            if scheme in schemes:
                 fields = kind.parse_url(url)
             if not fields:
                 continue
             # A template is a file of this machine or an address, which Apprise would read by itself.
             if _READS_FILES & (fields.keys() | fields.get("qsd", {}).keys()):
                 raise InvalidInput("address", "must have no template and no attachment")
-            return kind(**{**fields, "asset": _asset(), "overflow": "truncate"})
+            return kind(**{**fields, "asset": asset, "overflow": "truncate"})
         except (TypeError, ValueError) as exc:  # of the plugin: a part is missing or wrong
             raise InvalidInput("address", "is not a complete Apprise URL") from exc
-    names = ", ".join(f"{_schemes(kind)[-1]}://" for kind in _load())
+    names = ", ".join(f"{schemes[-1]}://" for _, schemes in kinds)
     raise InvalidInput("address", f"must be the URL of a Teams workflow, or begin with {names}")
 
 
-def _schemes(kind: Any) -> list[str]:
-    names = (kind.protocol, kind.secure_protocol)
-    return [text for name in names for text in ([name] if isinstance(name, str) else name or ())]
-
-
 @cache
-def _load() -> tuple[Any, ...]:
-    """Import the plugins when the first notice needs them: they take a second."""
+def _load() -> tuple[Any, list[tuple[Any, list[str]]]]:
+    """Import the plugins, each with its schemes, when the first notice needs them: they take a second."""
     logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its lines have addresses with secrets
+    apprise = importlib.import_module("apprise")
     # Set once for the process, before the first use: a plugin finds `requests` in its module each time.
     kinds = []
-    for name, kind in PLUGINS.items():
+    for name, kind_name in PLUGINS.items():
         plugin = importlib.import_module(f"apprise.plugins.{name}")
         plugin.requests = CheckedRequests  # type: ignore[attr-defined]
-        kinds.append(getattr(plugin, kind))
-    return tuple(kinds)
+        kind = getattr(plugin, kind_name)
+        schemes = [
+            [scheme] if isinstance(scheme, str) else scheme or ()
+            for scheme in (kind.protocol, kind.secure_protocol)
+        ]
+        kinds.append((kind, [*schemes[0], *schemes[1]]))
+    return apprise.AppriseAsset(storage_mode="memory", async_mode=False), kinds
 
 
-@cache
-def _asset() -> Any:
-    apprise = importlib.import_module("apprise")
-    return apprise.AppriseAsset(storage_mode="memory", async_mode=False)
+def _check_push(address: str, channel: UUID) -> dict[str, object]:
+    """Return the subscription of a browser, sealed."""
+    try:
+        subscription = json.loads(address)
+        endpoint, keys = subscription["endpoint"], subscription["keys"]
+        webhook.check_url(endpoint, "address")
+        point, secret = _bytes(keys["p256dh"]), _bytes(keys["auth"])
+        ec.EllipticCurvePublicKey.from_encoded_point(CURVE, point)
+        if len(point) != POINT_BYTES or len(secret) != AUTH_BYTES:
+            raise ValueError("a key has another length")
+    except (ValueError, KeyError, TypeError, RecursionError) as exc:
+        raise InvalidInput("address", "is not a subscription of a browser") from exc
+    value = {"endpoint": endpoint, "point": keys["p256dh"], "secret": keys["auth"]}
+    return {
+        "address": urlsplit(endpoint).hostname,
+        "key": files.current_key(purposes.SECRETS)[0],
+        "subscription": sealing.seal(value, sealing.encode_location("push", str(channel))),
+    }
 
 
-def _location(channel: UUID) -> bytes:
-    return sealing.encode_location("channel", str(channel))
+def _send_push(channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult | None:
+    """Post the notice, encrypted. Return None if the browser has unsubscribed."""
+    location = sealing.encode_location("push", str(channel.pk))
+    try:
+        subscription = sealing.unseal(channel.address["subscription"], location)
+        signature = _authorize(subscription["endpoint"], channel.address["key"])
+    except KeyMissing as exc:
+        return AttemptResult(is_taken=False, text=str(exc))
+    entries = notice.entries
+    link = entries[0].link if len(entries) == 1 else f"{settings.PUBLIC_URL}/inbox/"
+    lines = [line for entry in entries for line in entry.lines] or list(notice.foot)
+    text = "\n".join(lines).encode()[:MAX_TEXT].decode(errors="ignore")
+    path = urlsplit(link).path
+    document = {"title": notice.title, "text": text, "path": path, "tag": message_id.hex}
+    content = encrypt(
+        json.dumps(document, ensure_ascii=False).encode(),
+        point=_bytes(subscription["point"]),
+        secret=_bytes(subscription["secret"]),
+        key=ec.generate_private_key(CURVE),
+        salt=os.urandom(SALT_BYTES),
+    )
+    headers = {
+        "Authorization": signature,
+        "Content-Encoding": "aes128gcm",
+        "Content-Type": "application/octet-stream",
+        "TTL": str(TTL_SECONDS),
+        "Topic": message_id.hex,  # a repeated message replaces the first one
+        "Urgency": "high",
+    }
+    reply = webhook.send_request(subscription["endpoint"], headers, content)
+    return None if reply.status in GONE else reply.answer
 
 
-AFTER_A_REFUSAL = 3600.0  # seconds
+def encrypt(
+    text: bytes, *, point: bytes, secret: bytes, key: ec.EllipticCurvePrivateKey, salt: bytes
+) -> bytes:
+    """Encrypt one message for the browser with this point and secret, with a key and a salt that are used once."""
+    shared = key.exchange(ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(CURVE, point))
+    sender = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    input_key = _derive(shared, secret, b"WebPush: info\0" + point + sender, 32)
+    content_key = _derive(input_key, salt, b"Content-Encoding: aes128gcm\0", 16)
+    nonce = _derive(input_key, salt, b"Content-Encoding: nonce\0", 12)
+    head = salt + RECORD_BYTES.to_bytes(4) + bytes([len(sender)]) + sender
+    return head + AESGCM(content_key).encrypt(nonce, text + b"\2", b"")  # 2 ends the last record
 
 
-class MailTransport(NoticeTransport):
-    """Mails notices."""
-
-    def check(self, address: str, channel: UUID) -> dict[str, object]:
-        """Return the address. Raise InvalidInput."""
-        return {"address": check_address(address, "address")}
-
-    def send(self, channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult:
-        """Hand the mail to the server. A refused address is tried again in an hour."""
-        domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "localhost"
-        mail = EmailMessage(
-            subject=notice.title,
-            body=notice.text,
-            to=[channel.address["address"]],
-            headers={
-                "Message-ID": f"<{message_id.hex}@{domain}>",
-                "Auto-Submitted": "auto-generated",
-            },
-        )
-        try:
-            mail.send()
-        except (smtplib.SMTPRecipientsRefused, smtplib.SMTPDataError, UnicodeError) as exc:
-            return AttemptResult(is_taken=False, text=str(exc), after=AFTER_A_REFUSAL)
-        except (OSError, smtplib.SMTPException) as exc:
-            return AttemptResult(is_taken=False, text=f"{type(exc).__name__}: {exc}")
-        return AttemptResult(is_taken=True, text="taken")
+def push_key() -> str:
+    """Return the key that browsers subscribe with, as they want it."""
+    return _public_text(_signing_key(files.current_key(purposes.SECRETS)[0]))
 
 
-TRANSPORTS: dict[str, NoticeTransport] = {
-    NoticeChannel.Kind.MAIL: MailTransport(),
-    NoticeChannel.Kind.APPRISE: AppriseTransport(),
-    NoticeChannel.Kind.PUSH: PushTransport(),
-    NoticeChannel.Kind.SLACK: SlackTransport(),
+def _authorize(endpoint: str, key_id: str) -> str:
+    """Sign a token for the push service, which names this installation and no person. Raise KeyMissing."""
+    key, parts = _signing_key(key_id), urlsplit(endpoint)
+    is_public = settings.PUBLIC_URL.startswith("https:")
+    sender = parseaddr(settings.DEFAULT_FROM_EMAIL)[1]
+    claims = {
+        "aud": f"{parts.scheme}://{parts.netloc}",
+        "exp": int(time.time()) + TOKEN_SECONDS,
+        "sub": settings.PUBLIC_URL if is_public else f"mailto:{sender}",
+    }
+    return f"vapid t={jwt.encode(claims, key, algorithm='ES256')}, k={_public_text(key)}"
+
+
+def _signing_key(key_id: str) -> ec.EllipticCurvePrivateKey:
+    """Derive a key. 48 bytes make each number of the curve about as likely (FIPS 186-5, A.2.1)."""
+    secret = files.key_of(purposes.SECRETS, key_id)
+    derived = HKDFExpand(algorithm=SHA256(), length=48, info=_LABEL).derive(secret)
+    return ec.derive_private_key(int.from_bytes(derived) % (_ORDER - 1) + 1, CURVE)
+
+
+def _derive(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
+    return HKDF(algorithm=SHA256(), length=length, salt=salt, info=info).derive(secret)
+
+
+def _public_text(key: ec.EllipticCurvePrivateKey) -> str:
+    point = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    return base64.urlsafe_b64encode(point).rstrip(b"=").decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+TRANSPORTS: dict[str, Transport] = {
+    NoticeChannel.Kind.MAIL: Transport(
+        label="mail",
+        check=lambda address, channel: {"address": check_address(address, "address")},
+        send=_send_mail,
+        lane="mail",
+    ),
+    NoticeChannel.Kind.PUSH: Transport(
+        label="this browser, which may be closed (needs JavaScript)",
+        check=_check_push,
+        send=_send_push,
+        lane="push {address}",  # of the push service
+    ),
+    NoticeChannel.Kind.APPRISE: Transport(
+        label="Teams or another service, by an Apprise URL",
+        check=_check_apprise,
+        send=_send_apprise,
+        lane="apprise",
+    ),
+    NoticeChannel.Kind.SLACK: Transport(  # of the user that the person has connected
+        check=lambda address, channel: {"address": "your Slack user"},
+        send=slack_posts.send_notice,
+        lane="slack",
+    ),
 }

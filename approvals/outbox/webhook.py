@@ -22,6 +22,7 @@ from httpx2 import create_ssl_context
 
 from approvals import clock
 from approvals.outbox.messages import AttemptResult
+from runtime.errors import InvalidInput
 from runtime.network import AddressRefused, addresses_of, is_public, retry_after_seconds
 from runtime.triggers import signatures
 
@@ -33,8 +34,8 @@ _VISIBLE = re.compile(r"[\x21-\x5b\x5d-\x7e]+")  # without a backslash, which so
 _PORTS = {"https": 443, "http": 80}
 
 
-class InvalidUrl(Exception):
-    """Messages are not sent to this URL; the text says why."""
+class InvalidUrl(InvalidInput):
+    """Messages are not sent to the URL in this field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,23 +59,23 @@ class Reply:
         )
 
 
-def check_url(url: str) -> None:
+def check_url(url: str, field: str = "url") -> None:
     """Raise InvalidUrl unless messages may be sent to this URL. Its name is resolved at each connection."""
     if len(url) > MAX_URL or not _VISIBLE.fullmatch(url):
-        raise InvalidUrl(f"must be at most {MAX_URL} visible ASCII characters")
+        raise InvalidUrl(field, f"must be at most {MAX_URL} visible ASCII characters")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as exc:
-        raise InvalidUrl("is not a URL") from exc
+        raise InvalidUrl(field, "is not a URL") from exc
     schemes = ("https", "http") if settings.SIGNOFF_LOOPBACK_WEBHOOKS else ("https",)
     if parts.scheme not in schemes or not parts.hostname or port == 0:
-        raise InvalidUrl("must begin with https:// and a host")
+        raise InvalidUrl(field, "must begin with https:// and a host")
     if "@" in parts.netloc or "#" in url:
-        raise InvalidUrl("must have no user and no fragment")
+        raise InvalidUrl(field, "must have no user and no fragment")
     with contextlib.suppress(ValueError):  # of a name
         if not _is_allowed(str(ip_address(parts.hostname))):
-            raise InvalidUrl("must be at a public address")
+            raise InvalidUrl(field, "must be at a public address")
 
 
 def post(url: str, *, secret: str | Sequence[str], message_id: str, body: str) -> Reply:

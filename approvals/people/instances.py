@@ -327,7 +327,7 @@ def _verify(target: Webhook, instance: UUID, person: str) -> None:
         target.url, secret=target.secret, message_id=message_id, body=json.dumps(body)
     )
     if reply.refused:
-        raise InvalidUrl("must be at a public address")
+        raise InvalidUrl("url", "must be at a public address")
     try:
         answer = json.loads(reply.body) if reply.status == 200 else None
     except (ValueError, RecursionError):

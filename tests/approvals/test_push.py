@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from approvals.models import NoticeChannel, OutboxMessage
-from approvals.notices import push
+from approvals.notices import transports
 from runtime.errors import InvalidInput
 from runtime.keyring import files, purposes
 from tests.support import seeds
@@ -83,7 +83,7 @@ def test_an_attempt_without_an_answer_is_repeated_under_one_topic(service: PushS
 
 
 @pytest.mark.usefixtures("bea")
-@pytest.mark.parametrize("answer", push.GONE)
+@pytest.mark.parametrize("answer", transports.GONE)
 def test_a_browser_that_unsubscribed_is_forgotten(service: PushService, answer: int) -> None:
     seeds.pending()
     service.answers = [answer]
@@ -98,7 +98,7 @@ def test_it_gets_messages_after_a_rotation_while_the_key_is_in_the_ring(
     service: PushService,
 ) -> None:
     files.rotate(purposes.SECRETS)
-    assert push.public_key() != service.trusts
+    assert transports.push_key() != service.trusts
     seeds.pending()
     look()
     assert len(service.messages) == 1
@@ -124,7 +124,7 @@ def test_what_is_no_subscription_is_refused(
     subscription["keys"] = {} if keys is None else subscription["keys"] | keys
     for text in (json.dumps(subscription), "[" * 5000, "7", "", '"x"'):
         with pytest.raises(InvalidInput) as refusal:
-            push.PushTransport().check(text, uuid4())
+            transports.TRANSPORTS["push"].check(text, uuid4())
         assert refusal.value.field == "address"
 
 
@@ -139,7 +139,7 @@ def test_a_message_is_encrypted_as_the_standard_shows() -> None:
     secret, salt = decode("BTBZMqHH6r4Tts7J_aSIgg"), decode("DGv6ra1nlYgDCS1FRnbzlw")
     text = b"When I grow up, I want to be a watermelon"
     point = browser.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
-    body = push.encrypt(text, point=point, secret=secret, key=key, salt=salt)
+    body = transports.encrypt(text, point=point, secret=secret, key=key, salt=salt)
     assert encode(body) == (
         "DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3"
         "jl7A_yl95bQpu6cVPTpK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4a-fN"

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from approvals.notices import push
+from approvals.notices import transports
 from tests.browser.conftest import Desk, window
 from tests.support.commands import CHROMIUM, FLAGS
 from tests.support.notices import look
@@ -124,7 +124,7 @@ def test_a_browser_adds_itself_as_a_channel(
         page.context.grant_permissions(["notifications"], origin=live_server.url)
         page.add_init_script(
             f"""PushManager.prototype.subscribe = async ({{ applicationServerKey }}) => {{
-                if (applicationServerKey !== "{push.public_key()}") throw new Error("another key");
+                if (applicationServerKey !== "{transports.push_key()}") throw new Error("another key");
                 return {json.dumps(service.subscription)};
             }};"""
         )

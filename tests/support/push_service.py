@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from approvals.notices import push
+from approvals.notices import transports
 from tests.web.aap.receivers import respond, serving
 
 
@@ -91,7 +91,7 @@ class PushService:
 @contextmanager
 def serving_push() -> Iterator[PushService]:
     """Serve, for a browser that subscribed with the current key."""
-    service = PushService(trusts=push.public_key())
+    service = PushService(trusts=transports.push_key())
 
     def answer(request: BaseHTTPRequestHandler, body: bytes) -> None:
         respond(request, service.take(request, body))

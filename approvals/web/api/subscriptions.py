@@ -1,5 +1,8 @@
 """Serves subscriptions to events in the API, to admins."""
 
+from datetime import datetime
+from uuid import UUID
+
 from ninja import Router, Schema
 
 from approvals.governance import subscriptions
@@ -38,12 +41,22 @@ class SubscriptionOut(Schema):
     """A subscription. Its `secret` is empty but in the answer that made it."""
 
 
-@fields_of(SentMessage)
 class SentMessageOut(Schema):
     """A message, with the answer to the last attempt and its first KB.
 
     `ending` is `delivered`, `given up`, `dropped`, or null while it waits.
     """
+
+    id: UUID
+    kind: str
+    body: str
+    occurred_at: datetime | None
+    next_at: datetime
+    attempts: int
+    answer: str
+    answer_body: str
+    ended_at: datetime | None
+    ending: str | None
 
 
 @router.get("/subscriptions", response=list[SubscriptionOut])
@@ -70,7 +83,7 @@ def list_messages(request: Authenticated, subscription: str) -> list[SentMessage
 def retry_message(request: Authenticated, subscription: str, message: str) -> list[SentMessage]:
     """Send a message again that was given up, for three more days. For admins."""
     subscriptions.retry(id_of(subscription), id_of(message), actor=request.auth)
-    return subscriptions.sent_messages(id_of(subscription), actor=request.auth)
+    return list_messages(request, subscription)
 
 
 @router.post("/subscriptions/{subscription}/{act}", response=SubscriptionOut)

@@ -8,7 +8,8 @@ from django.shortcuts import render
 
 from approvals.governance import subscriptions as registry
 from approvals.governance.subscriptions import Act, EventType, SubscriptionTerms
-from approvals.notices import channels, push
+from approvals.notices import channels
+from approvals.notices.transports import TRANSPORTS, push_key
 from approvals.outbox import webhook
 from approvals.people import preferences
 from runtime.core.values.enums import RISKS
@@ -47,11 +48,7 @@ class ChannelForm(ChoiceForm):
 
     kind = TypedField(
         "By",
-        choices=[
-            ("mail", "mail"),
-            ("push", "this browser, which may be closed (needs JavaScript)"),
-            ("apprise", "Teams or another service, by an Apprise URL"),
-        ],
+        choices=[(kind, row.label) for kind, row in TRANSPORTS.items() if row.label],
         initial="mail",
     )
     address = TypedField("Address", maximum=webhook.MAX_URL, required=True)
@@ -97,7 +94,7 @@ def show(
     context = {
         "section": "account",
         "channels": rows,
-        "push_key": push.public_key(),
+        "push_key": push_key(),
         "channel_form": ChannelForm(ids="new-").replaced_by(refused),
         "hours_form": hours_form,
     }
