@@ -151,11 +151,8 @@ class _Storage(ScimStorage):
         except LastAdmin as refused:
             raise scim.ConflictException(detail=refused.detail) from refused
         except InvalidInput as refused:
-            error = (
-                scim.UniquenessException
-                if refused.field == "external_id"
-                else scim.InvalidValueException
-            )
+            is_taken = refused.field == "external_id"
+            error = scim.UniquenessException if is_taken else scim.InvalidValueException
             raise error(detail=f"{refused.field} {refused.detail}") from refused
 
     def get(
@@ -194,14 +191,8 @@ class _Storage(ScimStorage):
         self, resource_type: scim.ResourceType, resource: scim.Resource[Any]
     ) -> scim.Resource[Any]:
         """Create a person without a password, or a group."""
-        at = clock.now()
-        entry = DirectoryEntry(
-            directory=self.directory.name,
-            kind=str(resource_type.name),
-            version=0,
-            created_at=at,
-            external_id="",
-        )
+        kind, at = str(resource_type.name), clock.now()
+        entry = DirectoryEntry(directory=self.directory.name, kind=kind, version=0, created_at=at)
         if isinstance(resource, DirectoryPerson):
             entry.name = str(resource.user_name)
             accounts.check_username(entry.name)
@@ -209,12 +200,9 @@ class _Storage(ScimStorage):
             if there.exists() or User.objects.filter(username__iexact=entry.name).exists():
                 raise scim.UniquenessException(detail="userName is taken")
             entry.attributes = {}
+            giver, makers = self.directory.giver, self.directory.makers
             entry.person = accounts.create_person(
-                username=entry.name,
-                password=None,
-                groups=[],
-                actor=self.directory.giver,
-                behind=self.directory.makers,
+                username=entry.name, password=None, groups=[], actor=giver, behind=makers
             )
         return self._saved(entry, resource)
 
@@ -280,15 +268,19 @@ class _Storage(ScimStorage):
             if siblings.filter(name__iexact=entry.name).exists():
                 raise scim.UniquenessException(detail="displayName is taken")
         sent = resource.model_dump()
-        is_disabled_here = entry.person is not None and _is_disabled_here(entry, entry.person)
+        # An admin or the command line disabled the person: the directory cannot enable them.
+        is_disabled_here = (
+            entry.person is not None
+            and not entry.person.is_active
+            and (_DISABLED_HERE in entry.attributes or entry.attributes.get("active") is not False)
+        )
         entry.attributes = {name: sent[name] for name in _KEPT if name in sent}
         if is_disabled_here:
             entry.attributes[_DISABLED_HERE] = True
         written = json.dumps(entry.attributes)
         if len(written) > MAX_ATTRIBUTES or "\\u0000" in written:
-            raise scim.InvalidValueException(
-                detail="The names and addresses are too long, or have a NUL."
-            )
+            detail = "The names and addresses are too long, or have a NUL."
+            raise scim.InvalidValueException(detail=detail)
         entry.version += 1
         entry.changed_at = clock.now()
         signed_rows.sign(entry)
@@ -322,19 +314,18 @@ class _Storage(ScimStorage):
         """Put exactly these people into a group, and apply what changed for each of them."""
         right, giver = self.directory.membership(group.pk), self.directory.giver
         after = self._people(ids)
-        members = {
-            person.pk for person in directories.members(self.directory, [group.pk])[group.pk]
-        }
+        members = directories.members(self.directory, [group.pk])[group.pk]
         signed = directories.signed_entries(self.directory, person__in=members)
         before = {entry.pk: entry for entry in signed}
-        for key, entry in _difference(before, after).items():
-            assert entry.person is not None  # as only people are members
-            if key in after:
-                assignments.grant(entry.person, right, actor=giver)
-            else:
-                assignments.end(entry.person, right, actor=giver)
-        changed = before | after if renamed else _difference(before, after)
-        mappings.follow_entries(self.directory, changed.values())
+        everybody = before | after
+        changed = [key for key in everybody if (key in before) != (key in after)]
+        for key in changed:
+            person = everybody[key].person
+            assert person is not None  # as only people are members
+            change = assignments.grant if key in after else assignments.end
+            change(person, right, actor=giver)
+        affected = everybody if renamed else changed
+        mappings.follow_entries(self.directory, [everybody[key] for key in affected])
 
     def _people(self, ids: Collection[str | None]) -> dict[UUID, DirectoryEntry]:
         """Return the people with these ids. Raise scim.InvalidValueException if the directory has one of them not."""
@@ -386,58 +377,31 @@ class _Storage(ScimStorage):
                     if group in names
                 ]
             resource.id, resource.external_id = str(entry.pk), entry.external_id or None
+            created, changed, version = entry.created_at, entry.changed_at, _version(entry)
             resource.meta = scim.Meta(
-                resource_type=entry.kind,
-                created=entry.created_at,
-                last_modified=entry.changed_at,
-                version=_version(entry),
+                resource_type=entry.kind, created=created, last_modified=changed, version=version
             )
             resources.append(resource)
         return resources
 
 
-def _is_disabled_here(entry: DirectoryEntry, person: User) -> bool:
-    """Tell whether an admin or the command line disabled the person: the directory then cannot enable them."""
-    if person.is_active:
-        return False
-    return _DISABLED_HERE in entry.attributes or entry.attributes.get("active") is not False
-
-
-def _difference(
-    before: dict[UUID, DirectoryEntry], after: dict[UUID, DirectoryEntry]
-) -> dict[UUID, DirectoryEntry]:
-    return {
-        key: entry for key, entry in (before | after).items() if (key in before) != (key in after)
-    }
-
-
 def _condition(node: Any) -> dict[str, str]:
     """Return the condition of a filter that compares one name or id."""
-    attribute = ""
-    if (
-        isinstance(node, Comparison)
-        and node.op is CompareOperator.eq
-        and isinstance(node.value, str)
-    ):
-        attribute = str(node.attr_path).rpartition(":")[2].lower()
-    if attribute not in _FILTERS or not is_text(node.value):
-        raise scim.InvalidFilterException(
-            detail="Compare userName, displayName or externalId with eq."
-        )
+    is_equation = isinstance(node, Comparison) and node.op is CompareOperator.eq
+    attribute = str(node.attr_path).rpartition(":")[2].lower() if is_equation else ""
+    if attribute not in _FILTERS or not isinstance(node.value, str) or not is_text(node.value):
+        detail = "Compare userName, displayName or externalId with eq."
+        raise scim.InvalidFilterException(detail=detail)
     kind, column = _FILTERS[attribute]
     return {column: node.value} if kind is None else {column: node.value, "kind": kind}
 
 
 def _checked(attribute: str, text: str) -> str:
     """Return a text that people read. Raise scim.InvalidValueException."""
-    if (
-        len(text) > MAX_TEXT
-        or not is_text(text)
-        or (attribute == "displayName" and not text.strip())
-    ):
-        raise scim.InvalidValueException(
-            detail=f"{attribute} must have 1 to {MAX_TEXT} characters."
-        )
+    is_blank = attribute == "displayName" and not text.strip()
+    if is_blank or len(text) > MAX_TEXT or not is_text(text):
+        detail = f"{attribute} must have 1 to {MAX_TEXT} characters."
+        raise scim.InvalidValueException(detail=detail)
     return text
 
 
