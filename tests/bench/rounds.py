@@ -157,12 +157,12 @@ def compared(
     return ratio(what, ours, theirs, unit, **goal)
 
 
-def of_cost(busy: list[Pair]) -> list[Line]:
-    """List the costs of a flow that have a goal."""
+def of_cost(busy: list[Pair], *, cpu: float) -> list[Line]:
+    """List the costs of a flow that have a goal, `cpu` for that of processor time."""
     return [
         compared("WAL of a flow", busy, lambda one: one.cost.wal / 1024, " KB", most=2.3),
-        _cpu("CPU of a flow, web and workers", busy, lambda cost: cost.own, most=1.3),
-        _cpu("CPU of a flow, with Postgres and the broker", busy, lambda cost: cost.cpu, most=1.3),
+        _cpu("CPU of a flow, web and workers", busy, lambda cost: cost.own, most=cpu),
+        _cpu("CPU of a flow, with Postgres and the broker", busy, lambda cost: cost.cpu, most=cpu),
     ]
 
 

@@ -18,7 +18,7 @@ def sizes(site: Site, driver: Driver, both: Sequence[Contender], flows: int) -> 
         waits.append((site.kept(side.name) - before) / flows)
         driver.finish(side, side.pending(started.runs), AT_ONCE)
         ended.append((site.kept(side.name) - before) / flows)
-    return [_of_bytes("a suspended flow", *waits, most=5), _of_bytes("a finished flow", *ended)]
+    return [_of_bytes("a suspended flow", *waits, most=4), _of_bytes("a finished flow", *ended)]
 
 
 def waiting(site: Site, driver: Driver, both: Sequence[Contender], flows: int) -> Iterator[Line]:
@@ -31,7 +31,7 @@ def waiting(site: Site, driver: Driver, both: Sequence[Contender], flows: int) -
         rates.append([flows / started.seconds])
     theirs, ours = rates
     yield ratio(f"{flows:,} flows to their gates", ours, theirs, "/s")
-    yield _of_bytes("each of many that wait", *sizes, most=5)
+    yield _of_bytes("each of many that wait", *sizes, most=4)
 
 
 def _of_bytes(what: str, theirs: float, ours: float, **goal: float) -> Line:

@@ -46,7 +46,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
             share("start → suspended, p95 under load", busy, lambda one: one.to_suspend(95)),
             share("approve → finished, p50 alone", quiet, lambda one: one.to_finish(50)),
             share("approve → finished, p95 under load", busy, lambda one: one.to_finish(95)),
-            *of_cost(busy),
+            *of_cost(busy, cpu=1.3),
         ),
         NOTE.format(processes=processes),
     )

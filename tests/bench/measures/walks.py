@@ -49,7 +49,7 @@ def measure(site: Site, driver: Driver, both: Sequence[Contender], rounds: int) 
             ours=median([one.last for one in ours], " ms"),
             reference=f"{first}; the baseline's own {own}",
         ),
-        line("  bytes", lambda one: one.bytes / 1024, " KB", 1.35),
+        line("  bytes", lambda one: one.bytes / 1024, " KB", 0.95),
         line("  approve → finished behind them", lambda one: one.resumed, " ms", 2.0),
     ]
 
