@@ -105,7 +105,7 @@ def add_instance(request: HttpRequest, form: InstanceForm) -> HttpResponse:
     )
     address = f"{settings.PUBLIC_URL}/api/aap"
     context = {"section": "instances", "instance": created, "address": address}
-    return render(request, "accounts/credential.html", context)
+    return render(request, "accounts/credential.html", {**context, "plain": created.credential})
 
 
 @provisioners.form
@@ -135,7 +135,7 @@ def show_new_token(
     name, me = form.read()["name"], request.user.get_username()
     owner = User.objects.get(username=me)
     token, plain = tokens.create(owner, scopes, actor=me, name=name, days=form.days)
-    context = {"section": section, "token": token, "plain": plain, "back": section}
+    context = {"section": section, "token": token, "plain": plain}
     return render(request, "accounts/token.html", context)
 
 
