@@ -23,7 +23,7 @@ from agents.sdk import FailureCause, ToolContext
 from agents.tools import http_client
 from agents.tools.mcp_definitions import Definition, McpServer
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import read_json
+from runtime.core.values.json_values import read_json, require_json
 from runtime.core.values.limits import MAX_RESULT
 from runtime.core.values.texts import escape_text, fill_placeholders
 from runtime.network import retry_after_seconds
@@ -59,7 +59,7 @@ async def list_definitions(
 ) -> list[tuple[Definition, dict[str, bool]]]:
     """Return the definition of each tool of a server, and the hints that the server gives about it.
 
-    Raise NotDone if it cannot be reached.
+    Raise NotDone if it cannot be reached, or if a definition is not JSON.
     """
     exchange, listed = Exchange(server), None
     try:
@@ -72,7 +72,12 @@ async def list_definitions(
     for tool in listed:
         hints = tool.annotations.model_dump(by_alias=True) if tool.annotations else {}
         booleans = {name: value for name, value in hints.items() if isinstance(value, bool)}
-        definitions.append((_definition(tool), booleans))
+        definition = _definition(tool)
+        try:
+            require_json(definition.as_json, definition.name)
+        except NotJson as exc:  # no file could keep it
+            raise NotDone(f"{server.label}: {exc}", cause=FailureCause.SETUP) from exc
+        definitions.append((definition, booleans))
     return definitions
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from agents.sdk.spec import ToolSpec
 from agents.tools import mcp_client
@@ -170,6 +171,20 @@ def test_a_server_that_does_not_end_its_session_cannot_withhold_the_result(
     began = time.monotonic()
     assert call(specs) == ToolResult(value="made")
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("value", [float("nan"), 2**70, "\0"])
+def test_a_definition_that_no_file_can_keep_is_not_accepted(
+    server: Hostile, tmp_path: Path, value: Any
+) -> None:
+    tool = MAKE | {"inputSchema": SCHEMA | {"x": value}}
+    server.answers["tools/list"] = lambda handler, message: result(
+        handler, message, {"tools": [tool]}
+    )
+    url, path = f"http://127.0.0.1:{server.server_port}/mcp", tmp_path / "accepted.json"
+    with pytest.raises(CommandError, match=r"/mcp: make\.inputSchema"):
+        call_command("mcp_tools", "--accept", "--private", str(path), url)
+    assert not path.exists()
 
 
 @pytest.mark.slow
