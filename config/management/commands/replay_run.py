@@ -12,7 +12,7 @@ from agents.registry import load
 from approvals.governance.prompt_versions import StoredPrompts
 from runtime.core.values.texts import write_on_one_line
 from runtime.errors import RuntimeFault
-from runtime.management.run_command import parse_run_id
+from runtime.management.command import parse_run_id
 from runtime.models import Run
 from runtime.ports import wiring
 from runtime.store import pool

@@ -16,7 +16,7 @@ from runtime.core.values.texts import write_on_one_line
 from runtime.errors import Tampered
 from runtime.keyring import files, purposes
 from runtime.keyring.signatures import PublicKeys
-from runtime.management.run_command import parse_run_id
+from runtime.management.command import parse_run_id
 from runtime.store.sealed_files import MAX_BYTES
 
 UNREADABLE = 2  # the exit code if a file or a key cannot be read, as for a wrong argument

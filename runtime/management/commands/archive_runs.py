@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from runtime.management.run_command import write_groups
+from runtime.management.command import write_groups
 from runtime.store import pool
 from runtime.upkeep import retention, startup
 

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from runtime.control.transfer import export_run
 from runtime.core.documents import export_file
 from runtime.errors import NoSuchRun, RequestError, RuntimeFault
-from runtime.management.run_command import parse_run_id
+from runtime.management.command import parse_run_id
 from runtime.ports.access import Actor
 
 

@@ -1,7 +1,7 @@
 """`manage.py hold_run RUN --as NAME --reason WHY`: put a run under a legal hold."""
 
 from runtime.control.interventions import hold
-from runtime.management.run_command import AgainCommand
+from runtime.management.command import AgainCommand
 
 
 class Command(AgainCommand):

@@ -1,7 +1,7 @@
 """`manage.py lift_hold RUN --as NAME --reason WHY`: lift the legal hold of a run."""
 
 from runtime.control.interventions import lift_hold
-from runtime.management.run_command import AgainCommand
+from runtime.management.command import AgainCommand
 
 
 class Command(AgainCommand):

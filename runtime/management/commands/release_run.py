@@ -1,7 +1,7 @@
 """`manage.py release_run RUN --as NAME --reason WHY`: release a run from quarantine."""
 
 from runtime.control.interventions import release
-from runtime.management.run_command import AgainCommand
+from runtime.management.command import AgainCommand
 
 
 class Command(AgainCommand):

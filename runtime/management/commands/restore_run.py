@@ -1,7 +1,7 @@
 """`manage.py restore_run RUN --as NAME --reason WHY`: put an archived run back into Postgres."""
 
 from runtime.control.transfer import restore
-from runtime.management.run_command import AgainCommand
+from runtime.management.command import AgainCommand
 
 
 class Command(AgainCommand):

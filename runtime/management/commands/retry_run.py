@@ -1,7 +1,7 @@
 """`manage.py retry_run RUN --as NAME --reason WHY`: continue a failed run from its last entry."""
 
 from runtime.control.interventions import retry
-from runtime.management.run_command import AgainCommand
+from runtime.management.command import AgainCommand
 
 
 class Command(AgainCommand):

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.core.management.base import CommandParser
 
-from runtime.management.trigger_command import TriggerCommand, read_json
+from runtime.management.command import TriggerCommand, read_json
 from runtime.ports.access import Actor
 from runtime.store.tables.occurrences import OccurrenceRow
 from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.urls import reverse
 
 from runtime.core.values.texts import write_on_one_line
-from runtime.management.trigger_command import TriggerCommand, read_json
+from runtime.management.command import TriggerCommand, read_json
 from runtime.ports.access import Actor
 from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import changes, webhooks

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from runtime.control import verification
 from runtime.core.values.texts import write_on_one_line
 from runtime.errors import KeyMissing, NoSuchRun, Tampered
-from runtime.management.run_command import parse_run_id
+from runtime.management.command import parse_run_id
 from runtime.store import archived_runs
 from runtime.store.sealed_files import MAX_BYTES
 

@@ -1,19 +1,67 @@
-"""What the commands of schedules and triggers share: their acts, the rights of a person, and refusals."""
+"""What commands share: about runs an id, an act with a reason and the list of old runs; about triggers their acts."""
 
 import json
 from abc import ABC, abstractmethod
-from argparse import RawDescriptionHelpFormatter
-from typing import Any
+from argparse import ArgumentTypeError, RawDescriptionHelpFormatter
+from collections.abc import Callable
+from typing import Any, ClassVar
 from uuid import UUID
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 
-from runtime.errors import InvalidInput, RequestError, RuntimeFault
+from runtime.core.values.errors import CoreError
+from runtime.errors import Forbidden, InvalidInput, NoSuchRun, RequestError, RuntimeFault
 from runtime.ports.access import Actor
 from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import changes, listing
+from runtime.upkeep.retention import OldRuns
 
 CHANGES = {"pause": changes.pause, "resume": changes.resume, "end": changes.end}
+
+
+def parse_run_id(text: str) -> UUID:
+    """Parse the id of a run. Raise ArgumentTypeError."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not the id of a run") from None
+
+
+class AgainCommand(BaseCommand):
+    """A command that calls `act` with run, reason and actor, and reports `outcome`. `who` is the help of `--as`."""
+
+    act: ClassVar[Callable[..., object]]
+    who: ClassVar[str]
+    outcome: ClassVar[str]
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("run", type=parse_run_id, metavar="RUN", help="its id")
+        parser.add_argument("--as", dest="name", required=True, metavar="NAME", help=self.who)
+        parser.add_argument("--reason", required=True, metavar="WHY", help="kept with the run")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        run, actor = options["run"], Actor(person=options["name"])
+        try:
+            self.act(run=run, reason=options["reason"], actor=actor)
+        except NoSuchRun as exc:
+            raise CommandError(f"{options['name']} cannot read a run {run}") from exc
+        except Forbidden as exc:
+            raise CommandError(exc.detail) from exc
+        except InvalidInput as exc:
+            raise CommandError(f"the reason {exc.detail}") from exc
+        except (RequestError, RuntimeFault, CoreError) as exc:
+            raise CommandError(f"run {run} stays as it is: {exc}") from exc
+        self.stdout.write(f"Run {run} {self.outcome}.")
+
+
+def write_groups(stdout: OutputWrapper, groups: list[OldRuns]) -> int:
+    """Write a line for each group, and return how many runs there are."""
+    for group in groups:
+        stdout.write(
+            f"{group.agent} {group.status}: {group.runs} runs older than {group.days} days,"
+            f" the first of {group.earliest:%Y-%m-%d}"
+        )
+    return sum(group.runs for group in groups)
 
 
 class TriggerCommand(BaseCommand, ABC):
