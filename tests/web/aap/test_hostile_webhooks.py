@@ -37,7 +37,7 @@ FLOOD = 2 * 1024**3 // len(CHUNK)
 
 
 @pytest.fixture(autouse=True)
-def _loopback(settings: Any) -> None:
+def _loopback(settings: Any, db: None) -> None:  # a message bears the database's time
     settings.SIGNOFF_LOOPBACK_WEBHOOKS = True
 
 

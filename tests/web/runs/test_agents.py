@@ -8,13 +8,13 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from django.db.models import F, Q
+from django.db.models import Q
 from django.test import Client
 from django.utils import timezone
 
 from agents.catalogue import queries
 from agents.catalogue.published import forget_titles, publish
-from agents.models import AgentVersion, FormSubmission, PublishedAgent
+from agents.models import FormSubmission, PublishedAgent
 from agents.registry import Registry
 from agents.web.views import StartForm, start_once
 from approvals.models import Approval
@@ -30,6 +30,7 @@ from tests.support.api_client import Caller
 from tests.support.engine import body
 from tests.support.office import Office
 from tests.support.pages import has, in_order, queries_at_most, send, shows, text, text_of
+from tests.support.released import released
 from tests.support.seeds import Cast
 from tests.support.seeds import published as published_agent
 from tests.support.specs import version
@@ -229,20 +230,13 @@ def test_two_clicks_at_once_start_one_run(office: Office, joiner: PublishedAgent
     assert len(set(runs)) == Run.objects.count() == 1
 
 
-def _released(spec: Any) -> str:
-    """A version of the agent greeter, published after all others."""
-    AgentVersion.objects.update(published_at=F("published_at") - timedelta(days=1))
-    publish(Registry(agents={spec.name: spec}))
-    return str(spec.fingerprint)
-
-
 def _worker(**agents: str) -> None:
     WorkerProcess.objects.create(id=uuid4(), host="here", process=1, agents=agents)
 
 
 def test_the_agent_page_shows_versions_and_their_changes(admin: Client) -> None:
-    first = _released(version(tools=[]))
-    second = _released(version(instructions="Greet.\nBe brief.", tools=[], subagents=[]))
+    first = released(version(tools=[]))
+    second = released(version(instructions="Greet.\nBe brief.", tools=[], subagents=[]))
     _worker(greeter=second)
     page = shows(admin, "/agents/greeter/", "<del>Be kind.</del>", "<ins>Be brief.</ins>")
     in_order(page, second[:19], first[:19])
@@ -251,7 +245,7 @@ def test_the_agent_page_shows_versions_and_their_changes(admin: Client) -> None:
 
 def test_instructions_are_shown_to_readers_of_runs(bea: Client, office: Office) -> None:
     for instructions in ("Be kind.", "Be brief."):
-        _released(replace(version(instructions=instructions, tools=[]), name="hr_onboarding"))
+        released(replace(version(instructions=instructions, tools=[]), name="hr_onboarding"))
     shows(bea, "/agents/hr_onboarding/", "see its text", hides=["Be brief."])
     office.start()
     shows(bea, "/agents/hr_onboarding/", "<ins>Be brief.</ins>")
@@ -303,8 +297,8 @@ def test_a_run_without_a_worker_says_so(
     shows(ada, suspended, f"{note}</h2><p><bdi>Account agent</bdi>:")
     for path in (f"/api/v1/runs/{suspended}", "/api/v1/runs"):
         assert "no live worker has account_agent, so" in ada.get(path).content.decode()
-    old = _released(replace(version(tools=[], subagents=[]), name="account_agent"))
-    new = _released(replace(version(tools=[]), name="account_agent"))
+    old = released(replace(version(tools=[], subagents=[]), name="account_agent"))
+    new = released(replace(version(tools=[]), name="account_agent"))
     for entry in JournalEntry.objects.filter(run_id=suspended):
         text = plain_text(body(pk=entry.pk)).replace("sha256:account_agent", new)
         JournalEntry.objects.filter(pk=entry.pk).update(body=text)
@@ -341,7 +335,7 @@ def test_a_run_is_continued_at_a_version_gate(bea: Client, suspended: UUID, offi
 def test_the_agent_page_says_how_its_last_runs_went(
     bea: Client, office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _released(replace(version(instructions="Be <kind>.", tools=[]), name="hr_onboarding"))
+    released(replace(version(instructions="Be <kind>.", tools=[]), name="hr_onboarding"))
     page = shows(bea, "/agents/hr_onboarding/", "Model", hides=["Be &lt;kind&gt;.", "Success rate"])
     has(page, "people who may read a run of this agent, see them")
     done = [office.start() for _ in range(3)]
