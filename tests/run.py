@@ -33,15 +33,15 @@ POLICIES = "tests/approvals/policies"
 EVERY_ROUTE = ("tests/web/test_authorisation.py", "tests/web/test_strict_requests.py")
 PAGES = ("tests/web/requests", "tests/web/runs", "tests/web/actions", "tests/web/accounts")
 GROUPS = (
-    (ACCESS,),
-    ("tests/browser", f"--ignore={ACCESS}"),
-    EVERY_ROUTE,
-    ("tests/web", *(f"--ignore={path}" for path in (*EVERY_ROUTE, *PAGES))),
-    PAGES,
-    ("tests/system", f"--ignore={FAULTS}"),
     (FAULTS,),
-    ("tests/approvals", "tests/stored", "tests/agents"),
+    ("tests/browser", f"--ignore={ACCESS}"),
+    ("tests/system", f"--ignore={FAULTS}"),
     ("tests/config", "tests/docs", "tests/interop"),
+    ("tests/approvals", "tests/stored", "tests/agents"),
+    (ACCESS,),
+    EVERY_ROUTE,
+    PAGES,
+    ("tests/web", *(f"--ignore={path}" for path in (*EVERY_ROUTE, *PAGES))),
     ("tests/execution", "tests/control", "tests/upkeep", "tests/triggers"),
 )
 REST = (

@@ -22,6 +22,8 @@ for _name in (
     *("uvicorn.loops.auto", "uvicorn.protocols.http.httptools_impl", "a2wsgi"),
     *("celery.apps.worker", "celery.concurrency.thread"),
     *("agents.web.views", "approvals.web.urls", "runtime.web.urls", "runtime.tasks"),
+    *("agents.external_agent", "agents.web.api", "prometheus_client", "csp.middleware"),
+    *(f"approvals.web.api.{name}" for name in ("aap", "prompts", "requests", "teamwork")),
     *("agents.effect_handler", "agents.management.commands.agents", "agents.flows.hr"),
     *("config.local.up", "config.management.commands.prepare", "config.middleware"),
     *("runtime.management.commands.sweep", "django.core.management.commands.shell"),
