@@ -102,7 +102,9 @@ class RateLimits:
         try:
             row, values = None, {"model": model, "queue_number": queue_number, "longest": longest}
             with pool.pooled() as connection:
-                ((now, interval),) = connection.execute(_READ, values, prepare=True)
+                limit = pool.row(connection, _READ, values)
+                assert limit is not None  # a SELECT without FROM has one row
+                now, interval = limit
                 if interval is not None and interval >= MIN_INTERVAL_SECONDS:
                     row = connection.execute(_TAKE, values).fetchone()
             if row is None:

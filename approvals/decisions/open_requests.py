@@ -55,7 +55,7 @@ AT_LEAST = timedelta(seconds=1)  # between two looks at a pending request
 
 def last_audit_row(connection: pool.Connection, run: UUID) -> tuple[datetime, audit.Last]:
     """Read the clock and the end of the run's audit chain."""
-    row = pool.row(connection, _LAST, {"run": run}, prepare=True)
+    row = pool.row(connection, _LAST, {"run": run})
     assert row is not None  # an aggregate has one row
     return clock.to_utc(row[0]), audit.Last(seq=row[1], hash=row[2])
 

@@ -371,7 +371,7 @@ class StepWriter:
             # One prepared statement in autocommit: a transaction with the ORM costs about twice as much.
             with pool.pooled() as connection:
                 parts = self._parts(records, step, connection)
-                return steps.commit(connection, step, parts, prepare=True)
+                return steps.commit(connection, step, parts)
         with transaction.atomic():
             connection = pool.djangos()
             if next(tries) and steps.written_after_wait(connection, step):
@@ -381,7 +381,7 @@ class StepWriter:
                 self._approvals.close(run=self.now.run, gates=gates, actor=None, reason=reason)
                 self._read = None  # its audit rows are newer
             parts = self._parts(records, step, connection)
-            result = steps.commit(connection, step, parts, prepare=False)
+            result = steps.commit(connection, step, parts)
             transaction.set_rollback(result is not steps.CommitResult.WRITTEN)
             return result
 

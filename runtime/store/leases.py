@@ -248,19 +248,15 @@ def read(connection: Connection, run: UUID) -> LeaseRow:
 
 def has_waiting_runs(connection: Connection) -> bool:
     """Return whether one of the first 2,000 due runs could continue and has no worker."""
-    row = connection.execute(
-        f"""
+    statement = f"""
         SELECT EXISTS (SELECT FROM (
             SELECT id, agent FROM runtime_run
-            WHERE due_at <= {DB_NOW} + %s * interval '1 second' AND owner IS NULL
+            WHERE due_at <= {DB_NOW} + %(resend)s * interval '1 second' AND owner IS NULL
                 AND NOT isolated AND status <> 'quarantined'
-            ORDER BY due_at LIMIT %s) AS runtime_run
+            ORDER BY due_at LIMIT %(window)s) AS runtime_run
         WHERE NOT ({kill_switches.BLOCKS_RUN}))
-        """,
-        (RESEND_SECONDS, WINDOW),
-        prepare=True,
-    ).fetchone()
-    return row == (True,)
+    """
+    return pool.row(connection, statement, {"resend": RESEND_SECONDS, "window": WINDOW}) == (True,)
 
 
 def waiting_suspects(connection: Connection, *, but: Collection[UUID]) -> list[Suspect]:

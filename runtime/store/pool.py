@@ -14,7 +14,7 @@ from dataclasses import fields
 from datetime import datetime
 from functools import cache, cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from django.conf import settings
@@ -47,7 +47,6 @@ MAX_PREPARED = 100  # of the frequent statements, on each connection
 _PLACEHOLDER = re.compile(r"%(?:\((\w+)\)s|%)")
 _numbers = count()
 
-_OUTDATED = errors.FeatureNotSupported, errors.InvalidSqlStatementName
 _DJANGOS = OperationalError | InterfaceError
 # Classes of SQLSTATE: connection, state of the transaction (read-only), lost prepared statement, login,
 # no such database, rollback, resources, object in use, operator intervention, error of the system.
@@ -109,25 +108,23 @@ def row(
     statement: str,
     parameters: Mapping[str, object],
     *,
-    prepare: bool | None = None,
     binary: bool = False,
 ) -> TupleRow | None:
     """Execute a frequent statement, which returns rows, and return its first row, if any.
 
-    A pooled connection prepares it at once, unless `prepare` is False. With `binary` Postgres sends binary values.
+    A pooled connection prepares it at once. With `binary` Postgres sends binary values.
     """
-    if (
-        isinstance(connection, _Pooled)
-        and connection.prepare_threshold is not None
-        and prepare is not False
-    ):
+    if isinstance(connection, _Pooled) and connection.prepares:
         try:
             return connection.row_of(statement, parameters, binary=binary)
-        except _OUTDATED as exc:
-            connection.replace_later(exc)
-            prepare = False
-    cursor = connection.execute(statement, parameters, prepare=prepare, binary=binary)
-    return cursor.fetchone()
+        except (errors.FeatureNotSupported, errors.InvalidSqlStatementName) as exc:
+            # After a change of a column's type each use of a prepared statement that returns it fails, on each
+            # connection, until the connection is closed. The statement was not executed.
+            if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+                raise
+            log.warning("A connection to Postgres is closed, its statements are outdated: %s", exc)
+            connection.is_outdated = True
+    return connection.execute(statement, parameters, binary=binary).fetchone()
 
 
 def in_transaction() -> AbstractContextManager[Connection]:
@@ -188,33 +185,13 @@ def close() -> None:
         _pool = None
 
 
-class _Cursor(psycopg.Cursor[TupleRow]):
-    """A cursor that executes a statement anew if Postgres refused its prepared form."""
-
-    def execute(
-        self,
-        query: Any,
-        params: abc.Params | None = None,
-        *,
-        prepare: bool | None = None,
-        binary: bool | None = None,
-    ) -> Self:
-        """Execute the statement."""
-        try:
-            return super().execute(query, params, prepare=prepare, binary=binary)
-        except _OUTDATED as exc:
-            assert isinstance(self.connection, _Pooled)
-            self.connection.replace_later(exc)
-            return super().execute(query, params, prepare=False, binary=binary)
-
-
 class _Pooled(psycopg.Connection[TupleRow]):
-    """A connection that prepares each frequent statement, and is closed after its use once it is outdated.
+    """A connection that prepares frequent statements, and is closed after its use once one of them is outdated.
 
     It calls libpq itself, which takes a quarter of the functions of a cursor, and less than half its time.
     """
 
-    is_outdated = False
+    prepares = is_outdated = False
 
     @cached_property
     def _transformer(self) -> abc.Transformer:
@@ -241,17 +218,6 @@ class _Pooled(psycopg.Connection[TupleRow]):
         row = transformer.load_row(0, tuple) if result.ntuples else None
         transformer.set_pgresult(None)
         return row
-
-    def replace_later(self, exc: psycopg.Error) -> None:
-        """Note that Postgres refuses a prepared statement. Raise the error in a transaction, which it has ended.
-
-        After a change of a column's type each use of a prepared statement that returns it fails, on each connection,
-        until the connection is closed. The statement was not executed.
-        """
-        if self.pgconn.transaction_status != TransactionStatus.IDLE:
-            raise exc
-        log.warning("A connection to Postgres is replaced, its statements are outdated: %s", exc)
-        self.is_outdated = True
 
     def _prepare(self, query: bytes, key: tuple[str, tuple[int, ...]]) -> bytes:
         """Prepare a statement for these types, in place of the oldest one if there are too many."""
@@ -313,6 +279,7 @@ class _Pool:
         )
         # Each statement finds its rows by keys: one plan will do. Postgres would make ten for each connection first,
         # in 2 ms each if the statement reads rights.
+        _Pooled.prepares = settings.SIGNOFF_PREPARED_STATEMENTS
         options = f"{_parameters().get('options', '')} -c plan_cache_mode=force_generic_plan"
         self._all = ConnectionPool(
             connection_class=_Pooled,
@@ -320,7 +287,7 @@ class _Pool:
                 "autocommit": True,
                 **_parameters(),
                 "options": options,
-                "cursor_factory": _Cursor,
+                "prepare_threshold": None,
             },
             min_size=1,
             max_size=POOL_SIZE,

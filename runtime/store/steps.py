@@ -367,11 +367,7 @@ class Step:
 
 
 def commit(
-    connection: Connection,
-    step: Step,
-    extra_statements: Sequence[StatementPart] = (),
-    *,
-    prepare: bool,
+    connection: Connection, step: Step, extra_statements: Sequence[StatementPart] = ()
 ) -> CommitResult:
     """Write the step, with the parts that approvals adds.
 
@@ -393,7 +389,7 @@ def commit(
         parameters |= extra.parameters
     statement = _statement(advance, parts)
     try:
-        row = pool.row(connection, statement, parameters, prepare=prepare)
+        row = pool.row(connection, statement, parameters)
     except psycopg.errors.ForeignKeyViolation as exc:
         if exc.diag.table_name != blobs.REFERENCES:
             raise

@@ -376,9 +376,7 @@ def test_a_step_that_is_built_again_is_read_again(
     refused: list[int] = []
     told: list[Lengths | None] = []
 
-    def overtake(
-        _: object, step: steps.Step, *__: object, prepare: bool
-    ) -> steps.CommitResult | None:
+    def overtake(_: object, step: steps.Step, *__: object) -> steps.CommitResult | None:
         if step.kind != "ToolStarted" or refused:
             return None
         refused.append(step.entry.position)

@@ -239,7 +239,7 @@ def test_a_rebuilt_step_closes_its_gates_once(gated: Rig, monkeypatch: pytest.Mo
 def test_an_outcome_waits(rig: MakeBench, monkeypatch: pytest.MonkeyPatch, sqlstate: str) -> None:
     refused: list[str] = []
 
-    def refuse(_: object, step: steps.Step, *__: object, prepare: bool) -> None:
+    def refuse(_: object, step: steps.Step, *__: object) -> None:
         if step.kind == "ToolReturned" and not refused:
             refused.append(sqlstate)
             raise psycopg.errors.lookup(sqlstate)
@@ -347,11 +347,11 @@ def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cut:
 def test_a_cut_commit_opens_one_gate(gated: Rig, cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
     run = gated.start("a")
 
-    def commit(connection: Any, step: steps.Step, *lent: Any, prepare: bool) -> steps.CommitResult:
+    def commit(connection: Any, step: steps.Step, *lent: Any) -> steps.CommitResult:
         if not step.opened_gates or cut.done.is_set():
-            return COMMIT(connection, step, *lent, prepare=prepare)
+            return COMMIT(connection, step, *lent)
         other = psycopg.connect(connection.info.dsn, password=connection.info.password)
-        COMMIT(other, step, *lent, prepare=prepare)
+        COMMIT(other, step, *lent)
         cut.end(other)
         raise psycopg.OperationalError("the connection was lost")
 

@@ -46,9 +46,7 @@ def last(gated: Rig, continued: None, monkeypatch: pytest.MonkeyPatch) -> steps.
     """The step that opens the gate and lets go of the run; its worker held it back, and has the run still."""
     held: list[steps.Step] = []
 
-    def hold_back(
-        _: object, step: steps.Step, *__: object, prepare: bool
-    ) -> steps.CommitResult | None:
+    def hold_back(_: object, step: steps.Step, *__: object) -> steps.CommitResult | None:
         held.extend([step] * step.release)
         return Result.LOST if step.release else None
 
@@ -86,7 +84,7 @@ def test_a_step_requires_epoch_owner_and_position(own: Connection, last: steps.S
     for change in ({"epoch": 99}, {"owner": UUID(int=1)}, {"owner": None}, {"position": 1}):
         row(run, **{**good, **change})
         before = Run.objects.values().get(id=run)
-        assert steps.commit(own, last, prepare=False) is Result.LOST, change
+        assert steps.commit(own, last) is Result.LOST, change
         assert Run.objects.values().get(id=run) == before
     assert JournalEntry.objects.filter(run_id=run, position=last.entry.position).count() == 0
     assert Gate.objects.filter(run=run).count() == 0
@@ -97,21 +95,21 @@ def test_a_release_requires_the_signal_count_it_read(own: Connection, last: step
     pause(run=run, actor=ADA, reason="")
     (signal,) = Signal.objects.filter(run=run)
     taking = replace(last, signals=(signal.id,))
-    assert steps.commit(own, taking, prepare=False) is Result.NEW_SIGNALS
+    assert steps.commit(own, taking) is Result.NEW_SIGNALS
     assert Signal.objects.filter(run=run).count() == 1
     assert Gate.objects.filter(run=run).count() == 0
     going_on = replace(last, release=False, continuation=None, opened_gates=())
-    assert steps.commit(own, going_on, prepare=False) is Result.WRITTEN
+    assert steps.commit(own, going_on) is Result.WRITTEN
     assert Run.objects.get(id=run).owner == last.claim.owner
 
 
 def test_a_step_with_a_lost_answer_is_known_as_written(own: Connection, last: steps.Step) -> None:
-    assert steps.commit(own, last, prepare=False) is Result.WRITTEN
+    assert steps.commit(own, last) is Result.WRITTEN
     entries = JournalEntry.objects.filter(run_id=last.claim.run).count()
-    assert steps.commit(own, last, prepare=False) is Result.WRITTEN, "though it writes nothing now"
+    assert steps.commit(own, last) is Result.WRITTEN, "though it writes nothing now"
     assert JournalEntry.objects.filter(run_id=last.claim.run).count() == entries
     other = replace(last, entry=replace(last.entry, commit_id=uuid4()))
-    assert steps.commit(own, other, prepare=False) is Result.LOST
+    assert steps.commit(own, other) is Result.LOST
     assert not journal.was_written(own, other.entry)
     with pytest.raises(psycopg.errors.UniqueViolation):
         journal.append_first(own, other.entry)
@@ -136,7 +134,7 @@ def test_neither_a_tool_s_seed_nor_a_fork_repeats_a_commit_id() -> None:
 def test_a_step_that_lets_go_leaves_the_row_to_the_next(own: Connection, last: steps.Step) -> None:
     due = timezone.now() + timedelta(hours=1)
     row(last.claim.run, losses=2, isolated=True)
-    steps.commit(own, replace(last, due=due), prepare=False)
+    steps.commit(own, replace(last, due=due))
     found = Run.objects.get(id=last.claim.run)
     assert (found.owner, found.due_at) == (None, due)
     assert (found.losses, found.isolated) == (0, False)
@@ -154,14 +152,14 @@ def test_a_step_changes_gates_only_in_valid_states(own: Connection, last: steps.
     ):
         for taken, closed, after in (((gate,), (), took), ((), (gate,), shut)):
             with own.transaction(force_rollback=True):
-                steps.commit(own, going_on, prepare=False)
+                steps.commit(own, going_on)
                 own.execute("UPDATE runtime_gate SET state = %s WHERE id = %s", (state, gate))
                 own.execute("UPDATE runtime_run SET position = position - 1")
                 own.execute(
                     "DELETE FROM runtime_journalentry WHERE position = %s", (last.entry.position,)
                 )
                 again = replace(going_on, opened_gates=(), settled=taken, closed=closed)
-                steps.commit(own, again, prepare=False)
+                steps.commit(own, again)
                 found = own.execute("SELECT state FROM runtime_gate WHERE id = %s", (gate,))
                 assert found.fetchone() == (after,)
 

@@ -55,10 +55,7 @@ class TransactionalResult(EffectFinished):
         if message is None:
             return False
         step, extra_statements = message
-        if (
-            steps.commit(pool.djangos(), step, extra_statements, prepare=False)
-            is not steps.CommitResult.WRITTEN
-        ):
+        if steps.commit(pool.djangos(), step, extra_statements) is not steps.CommitResult.WRITTEN:
             raise LeaseLost
         return True
 
