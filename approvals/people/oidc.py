@@ -7,6 +7,7 @@ provider, for this installation, and for the browser in which the login began.
 
 import hmac
 import secrets
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -25,6 +26,7 @@ from django.conf import settings
 from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from urllib3.exceptions import HTTPError
 
 from approvals.errors import NotSignedIn
 from approvals.rules.identity_providers import Identity, IdentityProvider, is_confidential
@@ -38,6 +40,8 @@ ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 LAST_SECOND = 2**33  # of a time that counts
 MAX_SUBJECT = 255  # OpenID Connect Core 1.0, section 2
 DISCOVERY_SECONDS = 600
+ANSWER_SECONDS = 5.0
+MAX_ANSWER = 1024 * 1024  # bytes
 MAX_GROUPS = 1000  # of a person, in a claim
 _FAULTS = (
     OAuth2Error,
@@ -54,10 +58,28 @@ class NoRedirects(DefaultSocialAccountAdapter):
     """allauth's settings: it follows no redirect of a provider, which could lead to an address inside."""
 
     def get_requests_session(self) -> requests.Session:
-        """Return a session without redirects."""
+        """Return a session without redirects, which reads answers in time."""
         session: requests.Session = super().get_requests_session()
         session.max_redirects = 0
+        session.stream = True
+        session.hooks["response"].append(_read_in_time)
         return session
+
+
+def _read_in_time(response: requests.Response, **_: Any) -> None:
+    """Read an answer that was begun. The timeout of requests is one for each part of it."""
+    until = time.monotonic() + ANSWER_SECONDS
+    content = bytearray()
+    try:
+        while part := response.raw.read1(MAX_ANSWER, decode_content=True):
+            content += part
+            if len(content) > MAX_ANSWER or time.monotonic() > until:
+                raise requests.Timeout("the answer is too long, or takes too long")
+    except HTTPError as exc:
+        raise requests.ConnectionError(exc) from exc
+    finally:
+        response.close()
+    response._content = bytes(content)  # noqa: SLF001 - as requests does itself, without a limit
 
 
 class _Endpoints(OpenIDConnectOAuth2Adapter):

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -46,6 +46,8 @@ class OpenIDProvider:
         self.key: Any = self.published
         self.codes: dict[str, dict[str, str]] = {}
         self.asked: list[str] = []
+        self.endless: tuple[bytes, float] | None = None  # an answer of such parts and pauses
+        self.parts = 0
 
     def discovery(self) -> dict[str, Any]:
         places = {
@@ -134,11 +136,23 @@ def openid_provider() -> Iterator[OpenIDProvider]:
 
         def _answer(self, status: int, found: dict[str, Any]) -> None:
             body = json.dumps(found).encode()
+            if here.endless is not None:
+                self._go_on(*here.endless)
+                return
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def _go_on(self, part: bytes, pause: float) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                for _ in range(10_000 if pause == 0 else 200):  # 640 MB, or ten seconds
+                    self.wfile.write(part)
+                    here.parts += 1
+                    time.sleep(pause)
 
         def log_message(self, format: str, *args: Any) -> None:
             pass

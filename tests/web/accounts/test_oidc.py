@@ -1,5 +1,6 @@
 """People sign in at an OpenID provider; a forged, stolen or changed answer lets no one in."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -250,6 +251,24 @@ def test_a_log_out_ends_the_session_at_the_provider_too(acme: OpenIDProvider) ->
     cache.clear()
     _sign_in(browser)
     assert browser.post("/logout/")["Location"] == "/login/"
+
+
+@pytest.mark.parametrize(
+    ("part", "pause", "seconds"), [(b" ", 0.05, 0.5), (b" " * 65_536, 0.0, 60)]
+)
+def test_a_provider_whose_answer_does_not_end_is_left(
+    acme: OpenIDProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    part: bytes,
+    pause: float,
+    seconds: float,
+) -> None:
+    monkeypatch.setattr("approvals.people.oidc.ANSWER_SECONDS", seconds)
+    acme.endless = (part, pause)
+    began = time.monotonic()
+    has(text_of(Client().get(START), 403), "cannot be reached")
+    assert time.monotonic() - began < 9
+    assert acme.parts < 1_000
 
 
 @pytest.mark.parametrize(
