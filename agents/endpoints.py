@@ -63,7 +63,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
+class MissingVariable:
     """A variable that must be set before a model can be called."""
 
     variable: str
@@ -100,7 +100,7 @@ def provider_of(model: str) -> str:
     return model.partition(":")[0]
 
 
-def missing(model: str, providers: Mapping[str, Endpoint]) -> Missing | None:
+def missing(model: str, providers: Mapping[str, Endpoint]) -> MissingVariable | None:
     """Return the variable that must be set before this model can be called, or None."""
     name = provider_of(model)
     # Without variables, a provider needs an address unless its name is that of a kind.
@@ -112,7 +112,7 @@ def missing(model: str, providers: Mapping[str, Endpoint]) -> Missing | None:
         f"{PREFIX}{name.upper()}_KEY",
     )
     if not endpoint.address:
-        return Missing(variable=url)
+        return MissingVariable(variable=url)
     if endpoint.needs_key and not endpoint.key:
-        return Missing(variable=key, may_be_file=True)
+        return MissingVariable(variable=key, may_be_file=True)
     return None

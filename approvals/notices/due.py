@@ -226,7 +226,7 @@ class ChannelNotices(MessageKind):
         due = find_due(channel, at) if channel.person.is_active else None
         if due is None:
             return at + IDLE
-        written, told = due
+        written, news = due
         # A sender that dies before the body is stored leaves nothing of this: the outbox composes in a transaction.
         follower = uuid5(message.id, "next")  # composed again, it is the same
         messages.add([channels.next_message(channel, follower, at)])
@@ -234,7 +234,7 @@ class ChannelNotices(MessageKind):
         SentNotice.objects.bulk_create(
             [
                 SentNotice(channel=channel, about=about, event=event, at=at, message=message.id)
-                for about, event in told
+                for about, event in news
             ],
             ignore_conflicts=True,
         )

@@ -76,7 +76,7 @@ _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transport:
+class NoticeTransport:
     """Sends notices on the channels of one kind. People choose it by its `label`; without one it is added for them.
 
     `check` returns the stored form of an address that the channel's person typed, or raises InvalidInput naming
@@ -311,26 +311,26 @@ def _bytes(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-TRANSPORTS: dict[str, Transport] = {
-    NoticeChannel.Kind.MAIL: Transport(
+TRANSPORTS: dict[str, NoticeTransport] = {
+    NoticeChannel.Kind.MAIL: NoticeTransport(
         label="mail",
         check=lambda address, channel: {"address": check_address(address, "address")},
         send=_send_mail,
         lane="mail",
     ),
-    NoticeChannel.Kind.PUSH: Transport(
+    NoticeChannel.Kind.PUSH: NoticeTransport(
         label="this browser, which may be closed (needs JavaScript)",
         check=_check_push,
         send=_send_push,
         lane="push {address}",  # of the push service
     ),
-    NoticeChannel.Kind.APPRISE: Transport(
+    NoticeChannel.Kind.APPRISE: NoticeTransport(
         label="Teams or another service, by an Apprise URL",
         check=_check_apprise,
         send=_send_apprise,
         lane="apprise",
     ),
-    NoticeChannel.Kind.SLACK: Transport(  # of the user that the person has connected
+    NoticeChannel.Kind.SLACK: NoticeTransport(  # of the user that the person has connected
         check=lambda address, channel: {"address": "your Slack user"},
         send=slack_posts.send_notice,
         lane="slack",

@@ -71,8 +71,8 @@ def _read_in_time(response: requests.Response, **_: Any) -> None:
     until = time.monotonic() + ANSWER_SECONDS
     content = bytearray()
     try:
-        while part := response.raw.read1(MAX_ANSWER, decode_content=True):
-            content += part
+        while chunk := response.raw.read1(MAX_ANSWER, decode_content=True):
+            content += chunk
             if len(content) > MAX_ANSWER or time.monotonic() > until:
                 raise requests.Timeout("the answer is too long, or takes too long")
     except HTTPError as exc:

@@ -95,9 +95,9 @@ def cools_until(row: Assignment) -> datetime | None:
     return row.given_at + timedelta(seconds=float(settings.SIGNOFF_COOLING_OFF_SECONDS))
 
 
-def holders(what: str) -> list[User]:
+def holders(right: str) -> list[User]:
     """Return the people who have this right now."""
-    rows = Assignment.objects.filter(what=what).select_related("person")
+    rows = Assignment.objects.filter(what=right).select_related("person")
     newest = rows.order_by("person", "-seq").distinct("person")
     return [row.person for row in newest if is_of(row, row.person)]
 

@@ -126,8 +126,8 @@ def settle(
         "body": signals.body_of(gate, decision),
         "effective_at": effective_at,
     }
-    for part in extra_statements:
-        parameters |= part.parameters
+    for statement_part in extra_statements:
+        parameters |= statement_part.parameters
     try:
         row = pool.row(connection, statement, parameters)
     except psycopg.errors.DivisionByZero as exc:

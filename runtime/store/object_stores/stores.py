@@ -44,7 +44,7 @@ class Folder:
             if before is None:
                 self._write(path, data, _link)
                 return True
-            with _opened(path.parent) as folder:
+            with _open_folder(path.parent) as folder:
                 fcntl.flock(folder, fcntl.LOCK_EX)
                 if _read(path, key, None) == before:
                     self._write(path, data, Path.rename)
@@ -156,7 +156,7 @@ def _link(temporary: Path, path: Path) -> None:
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[int]:
+def _open_folder(folder: Path) -> Iterator[int]:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield handle
@@ -173,7 +173,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _sync(folder: Path) -> None:
-    with _opened(folder) as handle:
+    with _open_folder(folder) as handle:
         os.fsync(handle)
 
 
