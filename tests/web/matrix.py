@@ -79,9 +79,11 @@ TRIGGER = {
 }
 EDITED = {"username": "new.hire", "security_level": 1}
 LIST_TOOLS = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
+TOMORROW = (
+    f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%d}"  # also if a test begins before midnight
+)
 LATER = f"{datetime.now(UTC) + timedelta(days=20):%Y-%m-%d}"
-DAYS = {"starts": TODAY, "ends": TODAY}
+DAYS = {"starts": TOMORROW, "ends": TOMORROW}
 PROMPT = "hr/welcome"
 IDENTITIES = ("anon", "cyril", "ada", "bea", "admin", "disabled", "narrow")
 PICTURE = file_value("image/png", PNG)
