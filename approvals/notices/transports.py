@@ -91,7 +91,7 @@ class NoticeTransport:
     lane: str
 
 
-def _send_mail(channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult:
+def send_mail(channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult:
     """Hand the mail to the server, a repeated one with the same Message-ID. A refused address waits for an hour."""
     domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "localhost"
     mail = EmailMessage(
@@ -143,7 +143,7 @@ class CheckedRequests:
         return response
 
 
-def _check_apprise(address: str, channel: UUID) -> dict[str, object]:
+def check_apprise(address: str, channel: UUID) -> dict[str, object]:
     """Return the sealed URL, and its service and host to show."""
     masked = urlsplit(_open(address).url(privacy=True))
     host = masked.netloc.rpartition("@")[2]
@@ -151,7 +151,7 @@ def _check_apprise(address: str, channel: UUID) -> dict[str, object]:
     return {"address": f"{masked.scheme}://{host}", "url": sealed}
 
 
-def _send_apprise(channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult:
+def send_apprise(channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult:
     """Send it as plain text to the service that the URL names."""
     location = sealing.encode_location("channel", str(channel.pk))
     plugin = _open(str(sealing.unseal(channel.address["url"], location)))
@@ -207,7 +207,7 @@ def _load() -> tuple[Any, list[tuple[Any, list[str]]]]:
     return apprise.AppriseAsset(storage_mode="memory", async_mode=False), kinds
 
 
-def _check_push(address: str, channel: UUID) -> dict[str, object]:
+def check_push(address: str, channel: UUID) -> dict[str, object]:
     """Return the subscription of a browser, sealed."""
     try:
         subscription = json.loads(address)
@@ -227,7 +227,7 @@ def _check_push(address: str, channel: UUID) -> dict[str, object]:
     }
 
 
-def _send_push(channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult | None:
+def send_push(channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult | None:
     """Post the notice, encrypted. Return None if the browser has unsubscribed."""
     location = sealing.encode_location("push", str(channel.pk))
     try:
@@ -315,19 +315,19 @@ TRANSPORTS: dict[str, NoticeTransport] = {
     NoticeChannel.Kind.MAIL: NoticeTransport(
         label="mail",
         check=lambda address, channel: {"address": check_address(address, "address")},
-        send=_send_mail,
+        send=send_mail,
         lane="mail",
     ),
     NoticeChannel.Kind.PUSH: NoticeTransport(
         label="this browser, which may be closed (needs JavaScript)",
-        check=_check_push,
-        send=_send_push,
+        check=check_push,
+        send=send_push,
         lane="push {address}",  # of the push service
     ),
     NoticeChannel.Kind.APPRISE: NoticeTransport(
         label="Teams or another service, by an Apprise URL",
-        check=_check_apprise,
-        send=_send_apprise,
+        check=check_apprise,
+        send=send_apprise,
         lane="apprise",
     ),
     NoticeChannel.Kind.SLACK: NoticeTransport(  # of the user that the person has connected
