@@ -253,7 +253,6 @@ class Heartbeat:
                 "measures": self.measures.stored(),
                 **self._worker,
             },
-            prepare=True,
         ).fetchall()
         return {
             owner: (signal_version, frozenset(stops))

@@ -274,21 +274,15 @@ class _Pool:
         self.process = os.getpid()
         self._lock = threading.Lock()
         self._idle: list[_Pooled] = []
-        self._waiting = (
-            0  # callers that wait for `_all`; while there are any, connections return to `_all`
-        )
+        # Callers that wait for `_all`; while there are any, connections return to `_all`.
+        self._waiting = 0
+        _Pooled.prepares = settings.SIGNOFF_PREPARED_STATEMENTS
         # Each statement finds its rows by keys: one plan will do. Postgres would make ten for each connection first,
         # in 2 ms each if the statement reads rights.
-        _Pooled.prepares = settings.SIGNOFF_PREPARED_STATEMENTS
         options = f"{_parameters().get('options', '')} -c plan_cache_mode=force_generic_plan"
         self._all = ConnectionPool(
             connection_class=_Pooled,
-            kwargs={
-                "autocommit": True,
-                **_parameters(),
-                "options": options,
-                "prepare_threshold": None,
-            },
+            kwargs={"autocommit": True, **_parameters(), "options": options},
             min_size=1,
             max_size=POOL_SIZE,
             timeout=WAIT_SECONDS,
@@ -348,10 +342,8 @@ class _Pool:
 
 
 def _parameters() -> dict[str, Any]:
-    """Return Django's connection parameters without those for Django's cursors."""
+    """Return Django's connection parameters without those for Django's cursors: psycopg's prepare nothing."""
     parameters = dict(connections[DEFAULT_DB_ALIAS].get_connection_params())
-    for only_djangos in ("context", "cursor_factory", "prepare_threshold"):
+    for only_djangos in ("context", "cursor_factory"):
         parameters.pop(only_djangos, None)
-    if not settings.SIGNOFF_PREPARED_STATEMENTS:
-        parameters["prepare_threshold"] = None  # overrides prepare=True of a statement
-    return parameters
+    return parameters | {"prepare_threshold": None}
