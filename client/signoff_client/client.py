@@ -7,6 +7,7 @@ import asyncio
 import functools
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -55,7 +56,7 @@ def checked_url(url: str) -> str:
     return url.rstrip("/")
 
 
-class _Connection:
+class _Connection(ABC):
     """Sends requests to an address, with the headers with the token, which nothing prints."""
 
     def __init__(self, url: str, token: str) -> None:
@@ -67,11 +68,13 @@ class _Connection:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 
+    @abstractmethod
     async def _request(self, **arguments: Any) -> httpx2.Response:
-        raise NotImplementedError
+        """Send one request."""
 
+    @abstractmethod
     async def _sleep(self, seconds: float) -> None:
-        raise NotImplementedError
+        """Sleep."""
 
     async def _send(self, route: routes.Route[T], *, id: Any = None, **values: Any) -> T:
         """Send a request until it is answered. Raise Refusal, or NoAnswer if 30 seconds did not suffice."""
