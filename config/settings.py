@@ -175,7 +175,7 @@ AUTH_PASSWORD_VALIDATORS = [
 # Sign-in at OpenID providers. Only a process with a provider loads allauth, and none uses its tables.
 
 SIGNOFF_OIDC = ENV.oidc
-SOCIALACCOUNT_ADAPTER = "approvals.people.oidc.NoRedirects"
+SOCIALACCOUNT_ADAPTER = "approvals.people.oidc.ProviderRequests"
 MIGRATION_MODULES = {"account": None, "socialaccount": None}
 OIDC_APPS = [
     "allauth.account",

@@ -54,7 +54,7 @@ _FAULTS = (
 )
 
 
-class NoRedirects(DefaultSocialAccountAdapter):
+class ProviderRequests(DefaultSocialAccountAdapter):
     """allauth's settings: it follows no redirect of a provider, which could lead to an address inside."""
 
     def get_requests_session(self) -> requests.Session:
