@@ -241,6 +241,7 @@ class Engine(HandDriven):
         """Settle the one open gate, or the one with these columns, and go on."""
         gate = Gate.objects.get(run=run.id, state="open", **where).id
         with transaction.atomic():
+            Run.objects.select_for_update().get(pk=run.id)  # else a heartbeat may be faster
             settle(gate=gate, decision=Decision(verdict=verdict, by="bea", reason=reason))
         return self.go_on(run.id)
 
