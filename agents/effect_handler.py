@@ -61,14 +61,14 @@ class AgentEffects:
 
     def fingerprints(self) -> Mapping[str, str]:
         """Return the version of every agent that this worker has, by name."""
-        return {name: _info_of(spec).fingerprint for name, spec in self.registry.agents.items()}
+        return {name: _fingerprint_of(spec) for name, spec in self.registry.agents.items()}
 
     def compare_version(self, name: str, fingerprint: str) -> agents.VersionChange | None:
         """Return how this worker's agent differs from that version, or None. Raise UnknownAgent."""
         spec = self.registry.get(name)
-        ours = _info_of(spec)
-        if ours.fingerprint == fingerprint:
+        if _fingerprint_of(spec) == fingerprint:
             return None
+        ours = _info_of(spec)
         versions = self.versions([fingerprint, ours.fingerprint])
         their_version, our_version = versions.get(fingerprint), versions.get(ours.fingerprint)
         if their_version is None or their_version.agent != name:
@@ -265,6 +265,11 @@ def fill(name: str, text: str, input: Any) -> str:
             "instructions", f"of the prompt {name} have more than {MAX_INSTRUCTIONS} characters"
         )
     return inspect.cleandoc(instructions)
+
+
+@lru_cache(256)
+def _fingerprint_of(agent: AgentSpec) -> str:
+    return agent.fingerprint
 
 
 def _info_of(agent: AgentSpec) -> agents.AgentInfo:

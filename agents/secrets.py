@@ -36,9 +36,7 @@ def seal_args(tool: ToolSpec, args: Any) -> Any:
 
 
 def open_args(tool: ToolSpec, args: Any) -> Any:
-    """Return the arguments as the model gave them. Raise NotSealed or runtime.errors.KeyMissing."""
-    if not tool.secret_args:
-        return args
+    """Return the arguments of a tool with secrets as the model gave them. Raise NotSealed or KeyMissing."""
     if sealing.is_sealed(args):
         return _open(args, _encode_location(tool, "args"))
     if not isinstance(args, dict):

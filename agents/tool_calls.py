@@ -46,6 +46,8 @@ def call_here(tool: ToolSpec, unsealed: Any, request: ToolRequest) -> Outcome:
 
 def open_arguments(tool: ToolSpec, args: Any) -> Any:
     """Open the secrets among the arguments. Raise CallRejected if one cannot be opened."""
+    if not tool.secret_args:
+        return args
     try:
         return secrets.open_args(tool, args)
     except errors.NotSealed as exc:
@@ -78,34 +80,12 @@ def read_arguments(tool: ToolSpec, args: Any) -> dict[str, Any]:
 
 
 def call(tool: ToolSpec, arguments: dict[str, Any], unsealed: Any, request: ToolRequest) -> Outcome:
-    """Run a tool and return its outcome, with its credentials. Fetch a new one for a refused credential, once."""
-    credentials: dict[str, str] = {}
-    context = context_of(request)  # before the credentials: fetching them takes time of the call
-    for anew in (False, True) if tool.credentials else (False,):
-        try:
-            credentials = resolve_credentials(tool.credentials, request.deadline, anew=anew)
-        except errors.CredentialMissing as exc:
-            return ToolFailure(error=plain(str(exc)), retryable=True, credential=plain(str(exc)))
-        except errors.NotDone as exc:
-            return _not_done(exc, str(exc))
-        if credentials and time.monotonic() >= context.began + request.deadline:
-            reason = (
-                f"{tool.name} was not called with its credentials: getting them took all its time"
-            )
-            return ToolFailure(error=reason, retryable=True, cause=FailureCause.TIME)
-        if anew:  # the first attempt may have changed them
-            arguments = read_arguments(tool, unsealed)
-        outcome = _outcome(
-            tool, arguments, unsealed, replace(context, credentials=credentials), request
-        )
-        if outcome is not None:
-            return outcome
-    if not tool.credentials:
-        return ToolFailure(error=f"{tool.name} was refused, and it has no credentials")
-    names = ", ".join(credentials)
-    refusal = f"{tool.name} was refused with the credential {names}, also with a new one"
-    reason = f"{refusal}: check its rights, or replace it."
-    return ToolFailure(error=reason, retryable=True, credential=plain(reason))
+    """Run a tool and return its outcome."""
+    context = context_of(request)
+    if tool.credentials:
+        return _call_with_credentials(tool, arguments, unsealed, context, request)
+    outcome = _outcome(tool, arguments, unsealed, context, request)
+    return outcome or ToolFailure(error=f"{tool.name} was refused, and it has no credentials")
 
 
 def context_of(request: ToolRequest) -> ToolContext:
@@ -190,20 +170,54 @@ def _mask(forms: Sequence[str], value: Any) -> Any:
             return value
 
 
+def _call_with_credentials(
+    tool: ToolSpec,
+    arguments: dict[str, Any],
+    unsealed: Any,
+    context: ToolContext,
+    request: ToolRequest,
+) -> Outcome:
+    """Run a tool with its credentials. Fetch a new one for a refused credential, once."""
+    credentials: dict[str, str] = {}
+    for anew in (False, True):
+        try:
+            credentials = resolve_credentials(tool.credentials, request.deadline, anew=anew)
+        except errors.CredentialMissing as exc:
+            return ToolFailure(error=plain(str(exc)), retryable=True, credential=plain(str(exc)))
+        except errors.NotDone as exc:
+            return _not_done(exc, str(exc))
+        if time.monotonic() >= context.began + request.deadline:
+            reason = (
+                f"{tool.name} was not called with its credentials: getting them took all its time"
+            )
+            return ToolFailure(error=reason, retryable=True, cause=FailureCause.TIME)
+        if anew:  # the first attempt may have changed them
+            arguments = read_arguments(tool, unsealed)
+        written = {form for value in credentials.values() for form in secrets.forms(value)}
+        masked_output.remember(written)
+        hidden = sorted(written, key=len, reverse=True)
+        with_them = replace(context, credentials=credentials)
+        outcome = _outcome(tool, arguments, unsealed, with_them, request, hidden)
+        if outcome is not None:
+            return outcome
+    names = ", ".join(credentials)
+    refusal = f"{tool.name} was refused with the credential {names}, also with a new one"
+    reason = f"{refusal}: check its rights, or replace it."
+    return ToolFailure(error=reason, retryable=True, credential=plain(reason))
+
+
 def _outcome(
     tool: ToolSpec,
     arguments: dict[str, Any],
     unsealed: Any,
     context: ToolContext,
     request: ToolRequest,
+    hidden: Sequence[str] = (),
 ) -> Outcome | None:
     """Run a tool and return its outcome, None if its credential was refused.
 
-    Secret arguments are redacted in every error, credentials also in the result.
+    Secret arguments are redacted in every error, and `hidden`, the forms of its credentials, also in the result.
     """
-    written = {form for value in context.credentials.values() for form in secrets.forms(value)}
-    masked_output.remember(written)
-    hidden = sorted(written, key=len, reverse=True)
 
     def redact(text: str) -> str:
         return plain(_mask(hidden, secrets.redact(tool, unsealed, text)))

@@ -9,12 +9,8 @@ def now() -> datetime:
     """Return the present time, not the start of the transaction, which may have waited for a lock."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
-        return to_utc(cursor.fetchone()[0])
-
-
-def to_utc(moment: datetime) -> datetime:
-    """Convert a `clock_timestamp()` that another query returned to UTC."""
-    return moment.astimezone(UTC)
+        at: datetime = cursor.fetchone()[0]
+        return at.astimezone(UTC)
 
 
 def to_wire(at: datetime) -> str:

@@ -107,7 +107,9 @@ def from_person(agent: AgentSpec, reply: GivenReply) -> ModelAnswer:
     parts: list[Any] = [TextPart(content=text)] if text else []
     for call in reply.calls:
         tool = agent.tool(call.tool)
-        args = call.args if tool is None else secrets.open_args(tool, call.args)
+        args = call.args
+        if tool is not None and tool.secret_args:
+            args = secrets.open_args(tool, args)
         parts.append(ToolCallPart(tool_name=call.tool, args=args))
     return replace(from_provider(agent, ModelResponse(parts=parts)), cost=0)
 

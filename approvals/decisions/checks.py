@@ -26,13 +26,14 @@ from approvals.requests import confirmation, verification
 from approvals.rights import approval_rights
 from approvals.rights.principals import Principal, Scope
 from approvals.rules import policy
+from approvals.rules.policy import Demands
 from approvals.signed import audit
 from runtime.control.user_actions import validate_text
 from runtime.core.run.continuation import MAX_REVISIONS
 from runtime.core.values.budgets import NAMES, InvalidBudget, from_form, granted, unit_of
 from runtime.core.values.enums import Decision, Edit, GateKind, Verdict
 from runtime.core.values.limits import MAX_REASON
-from runtime.core.values.verdicts import STARTS_CALL, VERDICTS, VERDICTS_AT
+from runtime.core.values.verdicts import STARTS_CALL, STARTS_CALL_UNCHANGED, VERDICTS, VERDICTS_AT
 from runtime.errors import Forbidden, GateNotOpen, InvalidInput, RequestError
 from runtime.ports.access import Actor
 
@@ -75,9 +76,10 @@ def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor
         raise errors.AlreadyDecided(None)
     if decision is None:
         return _expire(loaded)
-    if approval.rule is not None:
-        votes.check_step_up(approval, actor, loaded.at)
-    seconds = votes.undo_seconds(approval)
+    demands = loaded.demands
+    if demands is not None:
+        votes.check_step_up(demands, actor, loaded.at)
+    seconds = None if demands is None else demands.undo
     if approval.is_of_call and approval.risk not in policy.UNDOABLE:
         seconds = 0.0  # to approve a high-risk call has a second step instead
     elif seconds is None:
@@ -86,7 +88,7 @@ def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor
     is_late = effective_at and approval.expires_at and effective_at > approval.expires_at
     if is_late and approval.is_external:
         effective_at = approval.expires_at  # its instance is told nothing after the deadline
-    if votes.are_needed(approval, decision):
+    if demands is not None and decision.verdict in STARTS_CALL_UNCHANGED:
         refused = votes.vote(loaded, decision, actor, effective_at)
         if refused is not None:
             return refused
@@ -193,11 +195,19 @@ def check_revisable(approval: Approval, verdict: Verdict) -> None:
         )
 
 
-def reason(text: object, verdict: Verdict, approval: Approval | None = None) -> str:
-    """Return the reason unchanged, as model and audit get it; no `approval` is several. Raises InvalidInput."""
+def check_answer(demands: Demands | None, verdict: Verdict) -> None:
+    """Raise InvalidInput for an answer where several people must agree: an answer is one person's value."""
+    if VERDICTS[verdict].replaces_call and demands is not None and demands.quorum > 1:
+        raise InvalidInput(
+            "verdict", f"cannot be answer, because {demands.quorum} people must agree"
+        )
+
+
+def reason(text: object, verdict: Verdict, demands: Demands | None = None) -> str:
+    """Return the reason unchanged, as model and audit get it. Raises InvalidInput."""
     rule = VERDICTS[verdict]
     needed = f"is required to {rule.verb}" if rule.needs_reason else ""
-    if approval is not None and votes.needs_reason(approval, verdict):
+    if demands is not None and demands.reason and verdict in STARTS_CALL_UNCHANGED:
         needed = "is required by the policy"
     return validate_text("reason", "" if text is None else text, MAX_REASON, required=needed)
 

@@ -7,18 +7,18 @@ is pending with the same digest, and the run's audit chain has no new row. Each 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
 
-from approvals import clock
 from approvals.errors import AlreadyDecided
 from approvals.models import Approval
 from approvals.outbox import messages
 from approvals.requests import snapshot, verification
 from approvals.rights import principals
+from approvals.rules.policy import Demands
 from approvals.signed import audit, rows, statements, votes
 from runtime.control.user_actions import settle
 from runtime.core.documents import external_call
@@ -80,8 +80,13 @@ class LoadedApproval:
     undone: int
     last: audit.Last
     unreadable: Sequence[int]
-    votes: str | None = None  # as `requests.votes` reads them
+    votes: str | None = None  # as `signed.votes` reads them
     channel: str = PAGE
+
+    @property
+    def demands(self) -> Demands | None:
+        """What the policy demands; None for the default policy."""
+        return votes.demands(self.approval)
 
 
 def load(approval_id: UUID, actor: Actor) -> LoadedApproval | None:
@@ -155,7 +160,7 @@ def _load(
     return LoadedApproval(
         approval=rows.read_approval(row[8:]),
         principal=principals.from_rights(actor, credentials, at),
-        at=clock.to_utc(at),
+        at=at.astimezone(UTC),
         is_open=is_open,
         undone=undone,
         last=audit.Last(seq=seq, hash=mac),

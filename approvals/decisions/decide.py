@@ -274,8 +274,9 @@ def _decision(loaded: commit.LoadedApproval, sent: _SentDecision, actor: Actor) 
     edit = _edit(approval, verdict, sent, actor)
     checks.check_confirmed(approval, verdict, sent.confirm, edit)
     checks.check_revisable(approval, verdict)
-    votes.check_answer(approval, verdict)
-    reason = checks.reason(sent.reason, verdict, approval)
+    demands = loaded.demands
+    checks.check_answer(demands, verdict)
+    reason = checks.reason(sent.reason, verdict, demands)
     result = checks.check_grant(approval, verdict, sent.grant)
     not_allowed, required = _RESULT_RULES[sent.field]
     if VERDICTS[verdict].carries == "result":

@@ -13,7 +13,7 @@ message that is woken too early, as by a decision that was undone, waits again.
 import json
 import logging
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from approvals import clock
@@ -57,7 +57,7 @@ def last_audit_row(connection: pool.Connection, run: UUID) -> tuple[datetime, au
     """Read the clock and the end of the run's audit chain."""
     row = pool.row(connection, _LAST, {"run": run})
     assert row is not None  # an aggregate has one row
-    return clock.to_utc(row[0]), audit.Last(seq=row[1], hash=row[2])
+    return row[0].astimezone(UTC), audit.Last(seq=row[1], hash=row[2])
 
 
 def build(

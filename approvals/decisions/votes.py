@@ -21,45 +21,18 @@ from approvals.rules.policy import Demands, Stage
 from approvals.signed import audit, votes
 from approvals.signed.votes import VOID, VOTED, WITHDRAWN, Cast
 from runtime.control.user_actions import notify
-from runtime.core.values.enums import Decision, Verdict
-from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED, VERDICTS
-from runtime.errors import Forbidden, GateNotOpen, InvalidInput
+from runtime.core.values.enums import Decision
+from runtime.errors import Forbidden, GateNotOpen
 from runtime.ports.access import Actor
 from runtime.ports.approvals import NotConfirmed
 
 
-def are_needed(approval: Approval, decision: Decision) -> bool:
-    """Tell whether this decision is a vote: it lets the call start, and the policy has a rule for the request."""
-    return approval.rule is not None and decision.verdict in STARTS_CALL_UNCHANGED
-
-
-def needs_reason(approval: Approval, verdict: Verdict) -> bool:
-    """Tell whether the policy requires a reason for this verdict."""
-    demands = votes.demands(approval)
-    return demands is not None and demands.reason and verdict in STARTS_CALL_UNCHANGED
-
-
-def undo_seconds(approval: Approval) -> float | None:
-    """Return how long the policy lets a decision be undone; None if it does not say."""
-    demands = votes.demands(approval)
-    return None if demands is None else demands.undo
-
-
-def check_step_up(approval: Approval, actor: Actor, at: datetime) -> None:
+def check_step_up(demands: Demands, actor: Actor, at: datetime) -> None:
     """Raise Forbidden if the policy demands a fresh second factor that the actor did not give in the browser."""
-    if not _demands(approval).accept(actor.authenticated, at):
+    if not demands.accept(actor.authenticated, at):
         raise Forbidden(
             "step_up",
             "The policy asks for a second factor of the last 5 minutes: confirm on the page of the request.",
-        )
-
-
-def check_answer(approval: Approval, verdict: Verdict) -> None:
-    """Raise InvalidInput for an answer where several people must agree: an answer is one person's value."""
-    demands = votes.demands(approval)
-    if VERDICTS[verdict].replaces_call and demands is not None and demands.quorum > 1:
-        raise InvalidInput(
-            "verdict", f"cannot be answer, because {demands.quorum} people must agree"
         )
 
 

@@ -166,11 +166,6 @@ class Similar:
     changes: tuple[ComparedArgument, ...]
 
     @property
-    def different(self) -> tuple[ComparedArgument, ...]:
-        """The arguments that differ."""
-        return tuple(c for c in self.changes if c.difference is not ArgumentDifference.SAME)
-
-    @property
     def unchanged(self) -> tuple[ComparedArgument, ...]:
         """The arguments that are the same."""
         return tuple(c for c in self.changes if c.difference is ArgumentDifference.SAME)

@@ -14,7 +14,7 @@ result gets another column fails.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Generic, TypeVar
 
@@ -173,7 +173,7 @@ class SignedLog(SignedActs[Row], Generic[Row, State]):
         rows = self._recent.get(key, ())
         if len(rows) != counted[0]:
             rows = self._recent[key] = self.rows(**subject)
-        return rows, clock.to_utc(counted[1])
+        return rows, counted[1].astimezone(UTC)
 
     def forget(self) -> None:
         """Read all acts again at the next use."""
@@ -183,7 +183,7 @@ class SignedLog(SignedActs[Row], Generic[Row, State]):
         """Make acts of the values of all columns."""
         for row in values:
             # Postgres returns times in the zone of its session, which Django sets but the engine does not.
-            utc = [clock.to_utc(value) if isinstance(value, datetime) else value for value in row]
+            utc = [value.astimezone(UTC) if isinstance(value, datetime) else value for value in row]
             yield self._model.from_db(DEFAULT_DB_ALIAS, self._names, utc)
 
     def verified(self, rows: Iterable[Row], numbers: Iterable[int] = ()) -> tuple[Row, ...]:

@@ -109,15 +109,7 @@ def _work(
     """Verify the loaded data, and run the runner until it releases the run."""
     claim = claimed.claim
     # Before the run is verified and folded: that may be what kills its workers.
-    reason = crash_loops.quarantine_reason(claim)
-    if reason is not None:
-        _quarantine(claim, reason)
-        return
-    if crash_loops.should_isolate(claim):
-        log.warning("Run %s: it lost two workers, so it is tried in another process", claim.run)
-        with pool.pooled() as connection:
-            leases.isolate(connection, claim)
-        broker.notify_run(claim.run, inbox=False)
+    if claim.lost_leases and _withhold(claim):
         return
     loaded = _load(claim, stored, context.recent)
     version_changes = _version_changes(loaded, context.handler)
@@ -126,6 +118,21 @@ def _work(
     if not now.ended and context.recent.put(claim.run, loaded.rows, loaded.conversations, now):
         broker.keep(claim.run)
     context.backoff.drop(claim.run)
+
+
+def _withhold(claim: RunClaim) -> bool:
+    """Quarantine a run that killed its workers, or have another process try it. False if neither is called for."""
+    reason = crash_loops.quarantine_reason(claim)
+    if reason is not None:
+        _quarantine(claim, reason)
+    elif crash_loops.should_isolate(claim):
+        log.warning("Run %s: it lost two workers, so it is tried in another process", claim.run)
+        with pool.pooled() as connection:
+            leases.isolate(connection, claim)
+        broker.notify_run(claim.run, inbox=False)
+    else:
+        return False
+    return True
 
 
 def _give_up(claim: RunClaim, context: WorkerContext, exc: Exception) -> None:

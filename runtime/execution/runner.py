@@ -87,7 +87,9 @@ class Runner:
         self._can_repeat = True  # the outcomes in the step
         self._scripted: dict[str, bool] = {}  # by agent
         self._kept_slots = KeptSlots()
-        self._replies = RunReplies(claimed.claim, context.effect_pool.replies, self._writer.clock)
+        self._replies = RunReplies(
+            claim=claimed.claim, keeper=context.effect_pool.replies, clock=self._writer.clock
+        )
         self._ended = threading.Event()
         self._expired: set[tuple[UUID, datetime]] = set()
         self._grace_ends: datetime | None = None

@@ -286,7 +286,7 @@ def open_limit_gate(
 
 def read_grant(now: Continuation, pending: Pending, decision: Decision) -> BudgetGranted | None:
     """Read the grant of a decision; None if it is not about a limit or ends the run. Raises Tampered."""
-    if not pending.kind.is_limit or VERDICTS[decision.verdict].carries != "grant":
+    if VERDICTS[decision.verdict].carries != "grant" or not pending.kind.is_limit:
         return None
     reached: set[Limit] = (
         {exhausted.limit for exhausted in now.short.limits} if now.short else set()

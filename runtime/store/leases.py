@@ -17,8 +17,6 @@ from datetime import datetime
 from functools import cache
 from uuid import UUID
 
-from django.conf import settings
-
 from runtime.store import pool, workers
 from runtime.store.pool import Connection
 from runtime.store.tables import kill_switches
@@ -139,16 +137,6 @@ class Suspect:
     run: UUID
     losses: int
     waits: float
-
-
-def lease_seconds() -> float:
-    """Return the duration of a lease."""
-    return float(settings.SIGNOFF_LEASE_SECONDS)
-
-
-def parameters(claim: RunClaim) -> dict[str, object]:
-    """Return the parameters of a step under this claim."""
-    return {"run": claim.run, "epoch": claim.epoch, "owner": claim.owner}
 
 
 @cache

@@ -18,6 +18,7 @@ from runtime.store.leases import RunClaim
 from runtime.store.pool import Connection
 from runtime.store.tables import continuations, journal, pruning, signals
 from runtime.store.tables.journal import Entries
+from runtime.store.tables.pruning import UNPRUNED
 
 # Each column of many rows is an array, so that there is one row. Entries are sorted once, not for each array; in
 # another order they would not verify.
@@ -73,7 +74,8 @@ class StoredRun:
         read into it. The first `verified_rows` entries are the same as rows that this process verified or wrote, and
         `kept_state` is the state after them. Raises Tampered, KeyMissing, or NewerSchema.
         """
-        mark = pruning.checked(self.run, self.row[16:21])
+        is_complete = self.row[16] is None
+        mark = UNPRUNED if is_complete else pruning.checked(self.run, self.row[16:21])
         entries = Entries(
             journal.chained(self.run, mark, self.entries, verified_rows=verified_rows)
         )

@@ -45,7 +45,6 @@ from runtime.core.values.call_options import CallOptions
 from runtime.core.values.enums import CallState, GateKind
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import Tampered
-from runtime.ports import wiring
 from runtime.ports.approvals import CallOutcome, EndedCall, ReviewSnapshot, StatementPart
 from runtime.store import failpoints, gates, leases, pool
 from runtime.store.leases import RunClaim
@@ -123,7 +122,7 @@ def record_event(
     """Return the record of an event; a result too big for the journal becomes `content`."""
     blob = None
     if isinstance(event, WITH_CONTENT):
-        outside = None if wiring.objects() is None else settings.SIGNOFF_OBJECT_BYTES
+        outside = settings.SIGNOFF_OBJECT_BYTES if settings.SIGNOFF_OBJECT_STORE else None
         event, blob = extract_blob(event, outside_above=outside)
     return RecordedEvent(event=event, blob=blob, snapshot=snapshot, work=work, closed=closed)
 
@@ -442,7 +441,9 @@ def _parameters(step: Step) -> dict[str, object]:
         "due": step.due,
         "mailbox": step.signal_version,
         "signals": list(step.signals),
-        **leases.parameters(step.claim),
+        "run": step.claim.run,
+        "epoch": step.claim.epoch,
+        "owner": step.claim.owner,
         **step.entry.parameters(),
     }
     if step.continuation is not None:

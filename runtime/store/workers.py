@@ -6,29 +6,16 @@ A run whose worker dies is taken over and continues. A run that kills its worker
 were only in the same process. So every lost lease is recorded: which process lost which run, at which position of its
 journal, and when.
 
-A process counts in memory its work, which costs a step a few additions. Its heartbeat stores the counts in the row.
-The web process reads them there, so no worker needs an address of its own.
+The row has what the process counted of its work. The web process reads it there, so no worker needs an address of its
+own.
 """
 
-import json
 import socket
-import threading
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
-from runtime.core.run.continuation import Continuation
-from runtime.core.run.events import (
-    Event,
-    ModelFailed,
-    OutcomeUnknown,
-    RetryScheduled,
-    ToolFailed,
-    ToolReturned,
-)
 from runtime.store.pool import Connection
 
 # The part of the heartbeat statement that records that this process is alive and renews its lease.
@@ -64,63 +51,7 @@ NOTE_LOSS = """
     WHERE taken.was_lost
 """
 
-# Upper bounds of the buckets of commit times, in seconds. Each row has those it was counted with.
-BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-
 OUTCOMES = {"ToolReturned": "returned", "ToolFailed": "failed", "OutcomeUnknown": "in_doubt"}
-
-
-class Measures:
-    """The counts of one process since it started. Several runners may add to them at once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._buckets = [0] * (len(BOUNDS) + 1)
-        self._seconds = 0.0
-        self._retries: Counter[str] = Counter()
-        self._tokens: Counter[str] = Counter()
-        self._model_errors = 0
-        self._calls: Counter[str] = Counter()
-
-    def add_step(self, seconds: float, events: Sequence[Event], *states: Continuation) -> None:
-        """Count a committed step, the time from its first attempt to its commit, and what its events say.
-
-        `states` are those after and before the step, which name the tools of its calls.
-        """
-        with self._lock:
-            self._buckets[bisect_left(BOUNDS, seconds)] += 1
-            self._seconds += seconds
-            for event in events:
-                if isinstance(event, RetryScheduled):
-                    of = "model" if event.call is None else "tool"
-                    self._retries[f"{of} {event.cause}"] += 1
-                    self._model_errors += of == "model" and event.cause == "error"
-                elif isinstance(event, ModelFailed):
-                    self._model_errors += 1
-                if usage := getattr(event, "usage", None):
-                    for kind in ("input", "output"):
-                        self._tokens[kind] += usage.get(f"{kind}_tokens", 0)
-                if isinstance(event, ToolReturned | ToolFailed | OutcomeUnknown):
-                    for state in states:  # the step may have made that call, or closed its frame
-                        if event.frame in state.frames:
-                            tool = state.call(event.frame, event.call).tool
-                            self._calls[f"{tool} {OUTCOMES[event.type]}"] += 1
-                            break
-
-    def stored(self) -> str:
-        """Return the counts as JSON."""
-        with self._lock:
-            return json.dumps(
-                {
-                    "bounds": BOUNDS,
-                    "buckets": self._buckets,
-                    "seconds": round(self._seconds, 6),
-                    "retries": self._retries,
-                    "tokens": self._tokens,
-                    "model_errors": self._model_errors,
-                    "calls": self._calls,
-                }
-            )
 
 
 def sweeper_name() -> str:

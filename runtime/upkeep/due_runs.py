@@ -19,10 +19,10 @@ from operator import itemgetter
 from uuid import UUID
 
 import psycopg
+from django.conf import settings
 
 from runtime import broker
 from runtime.store import leases, pool, workers
-from runtime.store.leases import lease_seconds
 from runtime.store.pool import Connection
 from runtime.store.tables import kill_switches
 from runtime.store.workers import sweeper_name
@@ -62,7 +62,7 @@ class TakeoverDelay:
 
     def begin(self) -> None:
         """Restart the delay, because this process has connected."""
-        self._until = time.monotonic() + lease_seconds()
+        self._until = time.monotonic() + settings.SIGNOFF_LEASE_SECONDS
         self._observed = None
 
     def observe(self, at: datetime) -> None:
@@ -72,9 +72,9 @@ class TakeoverDelay:
         if self._observed is not None:
             ahead = (at - self._observed[0]).total_seconds() - (now - self._observed[1])
             if (
-                ahead > lease_seconds() / 2
+                ahead > settings.SIGNOFF_LEASE_SECONDS / 2
             ):  # a smaller jump expires no lease that its worker renews
-                self._until = now + lease_seconds()
+                self._until = now + settings.SIGNOFF_LEASE_SECONDS
         self._observed = (at, now)
 
     @property

@@ -10,7 +10,7 @@ import pytest
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pytest_django import Settings
 
-from agents import secrets
+from agents import secrets, tool_calls
 from agents.effect_handler import AgentEffects
 from agents.errors import NotSealed
 from agents.llm.messages import to_provider
@@ -160,7 +160,7 @@ def test_a_token_opens_only_where_it_belongs(keys: Path) -> None:
         with pytest.raises(NotSealed):
             secrets.open_args(lock, {"password": {"$secret": forged}})
     # For a tool without secrets this is an ordinary object with a strange key.
-    assert secrets.open_args(note, {"text": token}) == {"text": token}
+    assert tool_calls.open_arguments(note, {"text": token}) == {"text": token}
 
 
 @pytest.mark.parametrize("value", ["", "a", "ab"])

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 from moto.server import ThreadedMotoServer
+from pytest_django import Settings
 
 from runtime.core.values.limits import KEPT_INLINE
 from runtime.errors import ObjectStoreDown
@@ -98,8 +99,11 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
 
 
 @pytest.fixture
-def object_store(request: pytest.FixtureRequest, make_store: MakeStore) -> Iterator[Breakable]:
+def object_store(
+    request: pytest.FixtureRequest, make_store: MakeStore, settings: Settings
+) -> Iterator[Breakable]:
     """Large results of this process go into a folder, or the store that the test names."""
+    settings.SIGNOFF_OBJECT_STORE = "this one"
     store = Breakable(make_store(getattr(request, "param", "folder")))
     wiring.plug(objects=store)
     yield store

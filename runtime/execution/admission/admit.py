@@ -57,7 +57,6 @@ from runtime.execution.admission.gates import (
 from runtime.ports.agents import CallInfo, CallRejected, TurnBoundary
 from runtime.ports.approvals import ApprovalPort, NotConfirmed, Ruling, VerifiedApproval
 from runtime.ports.effects import EffectHandler
-from runtime.store import leases
 from runtime.store.steps import PreviewCall
 from runtime.store.tables.signals import ExtensionSignal, GateDecidedSignal
 
@@ -323,7 +322,7 @@ class Admission:
             terms=terms_of(now, frame, started, info),
         )
         # No worker may run the call again while its first start may still be running.
-        wait = timedelta(seconds=started.terms.deadline + leases.lease_seconds())
+        wait = timedelta(seconds=started.terms.deadline + settings.SIGNOFF_LEASE_SECONDS)
         review_snapshot = replace(
             snapshot(now, event, started, info), not_before=started.started_at + wait
         )

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from runtime.core.run.continuation import Continuation
@@ -63,17 +63,19 @@ class ReplyKeeper:
             return (effect, *self._parts.pop(effect))
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class RunReplies:
     """The kept parts of the replies of one run. `ended` names the frames whose part the next step deletes."""
 
-    def __init__(self, claim: RunClaim, keeper: ReplyKeeper, clock: Callable[[], datetime]) -> None:
-        self._claim, self._keeper, self._clock = claim, keeper, clock
-        self.ended: frozenset[str] = frozenset()
+    claim: RunClaim
+    keeper: ReplyKeeper
+    clock: Callable[[], datetime]
+    ended: frozenset[str] = frozenset()
 
     def lost(self, now: Continuation, parts: Mapping[str, PartialReplyRow]) -> list[RetryScheduled]:
         """Return an event for each reply that the worker before was receiving: the next request tells its model."""
         self.ended = frozenset(parts)
-        retries = (lost_reply(now, kept_part, self._clock()) for kept_part in parts.values())
+        retries = (lost_reply(now, kept_part, self.clock()) for kept_part in parts.values())
         return [event for event in retries if event is not None]
 
     def keep(self, effect: RunningEffect, request: ModelRequest, now: Continuation) -> Keep:
@@ -85,10 +87,10 @@ class RunReplies:
                 frame=request.frame,
                 turn=frame.turn,
                 attempt=frame.attempt,
-                at=self._clock(),
+                at=self.clock(),
                 **asdict(partial),
             )
-            self._keeper.keep(effect, self._claim, kept_part)
+            self.keeper.keep(effect, self.claim, kept_part)
 
         return keep
 

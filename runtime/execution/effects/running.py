@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 import psycopg
+from django.conf import settings
 
 from runtime import broker
 from runtime.core.documents import codec
@@ -227,7 +228,7 @@ def reason_not_to_start(
     if isinstance(work, StartTool):
         written = now.call(work.frame, work.call).started_at
         assert written is not None  # by its intent
-        if at - written > timedelta(seconds=leases.lease_seconds()):
+        if at - written > timedelta(seconds=settings.SIGNOFF_LEASE_SECONDS):
             return STALE
     return None
 

@@ -60,10 +60,8 @@ def read(connection: Connection, run: UUID) -> PruneMark:
 
 
 def checked(run: UUID, row: Sequence[Any]) -> PruneMark:
-    """Return the verified mark, given its columns; all are None for a complete journal. Raises Tampered, KeyMissing."""
+    """Return the verified mark, given its columns. Raises Tampered, KeyMissing."""
     position, head, at, mac, key_id = row
-    if position is None:
-        return UNPRUNED
     mark = PruneMark(position=position, head=head, at=at)
     if not signatures.verify(purposes.JOURNAL, Seal(mac=mac, key_id=key_id), *_parts(run, mark)):
         raise Tampered("the prune mark of the journal does not verify")
