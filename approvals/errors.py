@@ -8,17 +8,15 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from runtime.core.values.limits import MAX_INQUIRIES
-from runtime.errors import RequestError
+from runtime.errors import Refusal, RequestError
 
 
 class ApprovalError(RequestError):
     """The base of the errors of approvals; never raised itself."""
 
 
-class Missing(ApprovalError):
+class Missing(ApprovalError, code="not_found", status=404):
     """There is no such object, or the actor may not read it; never raised itself."""
-
-    status, code = 404, "not_found"
 
 
 class NotFound(Missing):
@@ -33,10 +31,8 @@ class AlreadyClosed(ApprovalError):
     """The request is not open any more; never raised itself."""
 
 
-class AlreadyDecided(AlreadyClosed):
+class AlreadyDecided(AlreadyClosed, code="already_decided"):
     """Another decision was first; `decided_by` names its reviewer, None if the request closed without one."""
-
-    status, code = 409, "already_decided"
 
     def __init__(self, decided_by: str | None) -> None:
         who = f"by {decided_by}" if decided_by else "without a decision"
@@ -44,10 +40,8 @@ class AlreadyDecided(AlreadyClosed):
         self.decided_by = decided_by
 
 
-class AlreadyVoted(ApprovalError):
+class AlreadyVoted(ApprovalError, code="already_voted"):
     """The person, or the `deputy` in their place, has approved this request, which waits for other people."""
-
-    status, code = 409, "already_voted"
 
     def __init__(self, person: str, deputy: str | None = None) -> None:
         voter = f"{deputy}, in the place of {person}," if deputy not in (None, person) else person
@@ -56,10 +50,8 @@ class AlreadyVoted(ApprovalError):
         )
 
 
-class AlreadyClaimed(ApprovalError):
+class AlreadyClaimed(ApprovalError, code="claimed"):
     """Another person, `claimed_by`, looks at the request. It can be decided all the same."""
-
-    status, code = 409, "claimed"
 
     def __init__(self, claimed_by: str) -> None:
         super().__init__(
@@ -69,10 +61,8 @@ class AlreadyClaimed(ApprovalError):
         self.claimed_by = claimed_by
 
 
-class AlreadyCancelled(AlreadyClosed):
+class AlreadyCancelled(AlreadyClosed, code="cancelled"):
     """The run was cancelled first; `cancelled_by` names the person, None if the engine closed the gate."""
-
-    status, code = 409, "cancelled"
 
     def __init__(self, cancelled_by: str | None) -> None:
         who = f" by {cancelled_by}" if cancelled_by else ""
@@ -80,10 +70,8 @@ class AlreadyCancelled(AlreadyClosed):
         self.cancelled_by = cancelled_by
 
 
-class Expired(AlreadyClosed):
+class Expired(AlreadyClosed, code="expired", status=410):
     """The approval expired: the call never starts."""
-
-    status, code = 410, "expired"
 
     def __init__(self, expires_at: datetime) -> None:
         super().__init__(
@@ -93,10 +81,8 @@ class Expired(AlreadyClosed):
         self.expires_at = expires_at
 
 
-class TooEarly(ApprovalError):
+class TooEarly(ApprovalError, code="too_early"):
     """The first start of a call in doubt may still be running until `not_before`."""
-
-    status, code = 409, "too_early"
 
     def __init__(self, not_before: datetime) -> None:
         super().__init__(
@@ -107,49 +93,35 @@ class TooEarly(ApprovalError):
         self.not_before = not_before
 
 
-class NotDecided(ApprovalError):
+class NotDecided(ApprovalError, code="not_decided"):
     """This approval has no decision to undo."""
 
-    status, code = 409, "not_decided"
 
-
-class TooLate(ApprovalError):
+class TooLate(ApprovalError, code="too_late", status=410):
     """This decision has taken effect and can no longer be undone."""
 
-    status, code = 410, "too_late"
 
-
-class DigestMismatch(ApprovalError):
+class DigestMismatch(ApprovalError, code="digest"):
     """The request has changed since you saw it. Read it again before deciding."""
 
-    status, code = 409, "digest"
 
-
-class TamperedWith(ApprovalError):
+class TamperedWith(ApprovalError, code="unverified"):
     """The stored request was changed after it was opened: its digests or its MAC do not verify."""
-
-    status, code = 409, "unverified"
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"This request was tampered with and cannot be decided: {problem}.")
 
 
-class NotShown(ApprovalError):
+class NotShown(ApprovalError, code="not_shown"):
     """No page can show everything that led to the call, so it is not started."""
 
-    status, code = 409, "not_shown"
 
-
-class NotTogether(ApprovalError):
+class NotTogether(ApprovalError, code="not_together"):
     """The request is not decided together with others; it is decided on its own page."""
 
-    status, code = 409, "not_together"
 
-
-class TooManyInquiries(ApprovalError):
+class TooManyInquiries(ApprovalError, code="too_many_questions"):
     """The agent has been asked as often as it may be about one call."""
-
-    status, code = 409, "too_many_questions"
 
     def __init__(self) -> None:
         super().__init__(
@@ -176,16 +148,12 @@ class LinkOver(Missing):
     """This link is not valid any more. Ask an admin for a new one."""
 
 
-class LastAdmin(ApprovalError):
+class LastAdmin(ApprovalError, code="guarded"):
     """The change would leave the installation without an admin."""
 
-    status, code = 409, "guarded"
 
-
-class NotConfirmable(ApprovalError):
+class NotConfirmable(ApprovalError, code="not_confirmable"):
     """The right has changed since it was shown, or this admin is not independent of its giver."""
-
-    status, code = 409, "not_confirmable"
 
 
 class LogBroken(Exception):
@@ -196,28 +164,20 @@ class AllowanceBroken(LogBroken):
     """The stored acts on an allowance are not those that were made."""
 
 
-class PolicyBroken(ApprovalError, LogBroken):
+class PolicyBroken(ApprovalError, LogBroken, code="policy_broken"):
     """The stored acts on policies are not those that were signed."""
 
-    status, code = 409, "policy_broken"
 
-
-class PromptBroken(ApprovalError, LogBroken):
+class PromptBroken(ApprovalError, LogBroken, code="prompt_broken"):
     """The stored acts on a prompt are not those that were signed."""
 
-    status, code = 409, "prompt_broken"
 
-
-class PolicyRefused(ApprovalError):
+class PolicyRefused(ApprovalError, code="policy_refused"):
     """The change of the policy is not allowed, or not to this person."""
 
-    status, code = 409, "policy_refused"
 
-
-class PromptRefused(ApprovalError):
+class PromptRefused(ApprovalError, code="prompt_refused"):
     """The change of the prompt is not allowed, or not to this person."""
-
-    status, code = 409, "prompt_refused"
 
 
 class UnknownPrompt(Missing):
@@ -228,10 +188,8 @@ class UnknownAllowance(Missing):
     """There is no such allowance."""  # or the actor may not read it
 
 
-class AllowanceRefused(ApprovalError):
+class AllowanceRefused(ApprovalError, code="allowance_refused"):
     """The act on the allowance is not allowed, or not any more."""
-
-    status, code = 409, "allowance_refused"
 
 
 class UnknownInstance(Missing):
@@ -246,17 +204,8 @@ class UnknownSubscription(Missing):
     """There is no such subscription, or it has no such message."""
 
 
-class ProtocolRefusal(Exception):
-    """The base of refusals that only agents outside receive; never raised itself. The docstring is the message."""
-
-    status: int
-    code: str
-
-    def __init_subclass__(cls, *, code: str, status: int = 409) -> None:
-        cls.status, cls.code = status, code
-
-    def __init__(self) -> None:
-        super().__init__((type(self).__doc__ or "").strip())
+class ProtocolRefusal(Refusal):
+    """The base of refusals that only agents outside receive; never raised itself."""
 
 
 class InstanceDeleted(ProtocolRefusal, code="instance_deleted"):
@@ -313,7 +262,5 @@ class BrokenChain(Exception):
         self.problem = problem
 
 
-class NotSignedIn(ApprovalError):
+class NotSignedIn(ApprovalError, code="not_signed_in", status=403):
     """An OpenID provider did not sign this person in, or not into an account here."""
-
-    status, code = 403, "not_signed_in"

@@ -23,18 +23,31 @@ class ObjectStoreDown(RuntimeFault):
 # Errors of the caller
 
 
-class RequestError(Exception):
-    """The base of refused requests; never raised itself.
-
-    The API answers with `status`, `code`, `detail` and `extra`; `field` names the wrong part of the request.
-    """
+class Refusal(Exception):
+    """The base of all refusals; never raised itself. A class without a `code` of its own has that of its base."""
 
     status: int
     code: str
     field: str | None = None
 
-    def __init__(self, detail: str = "", **extra: object) -> None:
+    def __init_subclass__(
+        cls, *, code: str = "", status: int = 409, field: str | None = None
+    ) -> None:
+        if code:
+            cls.status, cls.code, cls.field = status, code, field
+
+    def __init__(self, detail: str = "") -> None:
         super().__init__(detail or (type(self).__doc__ or "").strip())
+
+
+class RequestError(Refusal):
+    """The base of refused requests; never raised itself.
+
+    The API answers with `status`, `code`, `detail` and `extra`; `field` names the wrong part of the request.
+    """
+
+    def __init__(self, detail: str = "", **extra: object) -> None:
+        super().__init__(detail)
         self.extra = extra if self.field is None else {"field": self.field, **extra}
 
     @property
@@ -43,28 +56,20 @@ class RequestError(Exception):
         return str(self)
 
 
-class BusinessKeyConflict(RequestError):
+class BusinessKeyConflict(RequestError, code="business_key"):
     """This business key was already used for another input."""
 
-    status, code = 409, "business_key"
 
-
-class NoSuchRun(RequestError):
+class NoSuchRun(RequestError, code="not_found", status=404):
     """There is no such run."""
 
-    status, code = 404, "not_found"
 
-
-class NoSuchEntry(RequestError):
+class NoSuchEntry(RequestError, code="not_found", status=404):
     """The run's journal has no such entry."""
 
-    status, code = 404, "not_found"
 
-
-class HistoryRemoved(RequestError):
+class HistoryRemoved(RequestError, code="history_removed"):
     """Entries of this run that are needed for that were removed."""
-
-    status, code = 409, "history_removed"
 
     def __init__(self, begins: int, at: datetime | None, then: str, **extra: object) -> None:
         when = "" if at is None else f" on {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
@@ -73,28 +78,20 @@ class HistoryRemoved(RequestError):
         )
 
 
-class NotQuiescent(RequestError):
+class NotQuiescent(RequestError, code="not_quiescent"):
     """This entry cannot be forked: the run had ended, or an effect was running or in doubt."""
 
-    status, code = 409, "not_quiescent"
 
-
-class NotAtRest(RequestError):
+class NotAtRest(RequestError, code="not_at_rest"):
     """Only a waiting run without pending signals can be exported."""
 
-    status, code = 409, "not_at_rest"
 
-
-class NotQuarantined(RequestError):
+class NotQuarantined(RequestError, code="not_quarantined"):
     """The run is not in quarantine."""
 
-    status, code = 409, "not_quarantined"
 
-
-class NotFailed(RequestError):
+class NotFailed(RequestError, code="not_failed"):
     """Only a failed run with its payloads can be retried."""
-
-    status, code = 409, "not_failed"
 
     def __init__(self, run_status: str) -> None:
         super().__init__(
@@ -104,52 +101,36 @@ class NotFailed(RequestError):
         self.run_status = run_status
 
 
-class RunArchived(RequestError):
+class RunArchived(RequestError, code="run_archived"):
     """The run is in the archive: an admin must restore it first."""
 
-    status, code = 409, "run_archived"
 
-
-class NotArchived(RequestError):
+class NotArchived(RequestError, code="not_archived"):
     """The run is not in the archive."""
 
-    status, code = 409, "not_archived"
 
-
-class NotHeld(RequestError):
+class NotHeld(RequestError, code="not_held"):
     """The run is not under a legal hold."""
 
-    status, code = 409, "not_held"
 
-
-class NothingToReplay(RequestError):
+class NothingToReplay(RequestError, code="nothing_to_replay"):
     """The contents of this run were removed: nothing is left to compare."""
 
-    status, code = 409, "nothing_to_replay"
 
-
-class ReplayNotEnded(RequestError):
+class ReplayNotEnded(RequestError, code="replay_not_ended"):
     """Another replay of this run has not ended."""
 
-    status, code = 409, "replay_not_ended"
 
-
-class AgentWithoutWorker(RequestError):
+class AgentWithoutWorker(RequestError, code="agent_without_worker"):
     """No live worker has the agent of this run."""
 
-    status, code = 409, "agent_without_worker"
 
-
-class NoSuchReplay(RequestError):
+class NoSuchReplay(RequestError, code="not_found", status=404):
     """There is no such replay of this run."""
 
-    status, code = 404, "not_found"
 
-
-class NotImportable(RequestError):
+class NotImportable(RequestError, code="not_importable", status=422):
     """The file is not a run that can be imported."""
-
-    status, code = 422, "not_importable"
 
     @property
     def detail(self) -> str:
@@ -157,32 +138,24 @@ class NotImportable(RequestError):
         return f"Not imported: {self}."
 
 
-class RunKnown(RequestError):
+class RunKnown(RequestError, code="run_known"):
     """This run is or was in this installation."""
 
-    status, code = 409, "run_known"
 
-
-class TooLarge(RequestError):
+class TooLarge(RequestError, code="too_large", status=413):
     """The run is too large to be imported."""
 
-    status, code = 413, "too_large"
 
-
-class RunEnded(RequestError):
+class RunEnded(RequestError, code="run_ended"):
     """The run has ended."""
-
-    status, code = 409, "run_ended"
 
     def __init__(self, run_status: str) -> None:
         super().__init__(f"The run is {run_status} already.", status=run_status)
         self.run_status = run_status
 
 
-class TooManyUndelivered(RequestError):
+class TooManyUndelivered(RequestError, code="too_many_unheard", field="text"):
     """The run accepts no more messages until its agent has received some."""
-
-    status, code, field = 409, "too_many_unheard", "text"
 
     def __init__(self) -> None:
         super().__init__(
@@ -190,16 +163,12 @@ class TooManyUndelivered(RequestError):
         )
 
 
-class EventConflict(RequestError):
+class EventConflict(RequestError, code="event_conflict", field="id"):
     """This id was already used for another event."""
 
-    status, code, field = 409, "event_conflict", "id"
 
-
-class TooManyMatched(RequestError):
+class TooManyMatched(RequestError, code="too_many_matched", field="name"):
     """Too many calls wait for this event."""
-
-    status, code, field = 409, "too_many_matched", "name"
 
     def __init__(self) -> None:
         super().__init__(
@@ -207,67 +176,47 @@ class TooManyMatched(RequestError):
         )
 
 
-class NoSuchSchedule(RequestError):
+class NoSuchSchedule(RequestError, code="not_found", status=404):
     """There is no such schedule."""
 
-    status, code = 404, "not_found"
 
-
-class ScheduleEnded(RequestError):
+class ScheduleEnded(RequestError, code="schedule_ended"):
     """The schedule has ended."""
 
-    status, code = 409, "schedule_ended"
 
-
-class NoSuchTrigger(RequestError):
+class NoSuchTrigger(RequestError, code="not_found", status=404):
     """There is no such trigger."""
 
-    status, code = 404, "not_found"
 
-
-class TriggerEnded(RequestError):
+class TriggerEnded(RequestError, code="trigger_ended"):
     """The trigger has ended."""
 
-    status, code = 409, "trigger_ended"
 
-
-class NotRetried(RequestError):
+class NotRetried(RequestError, code="not_retried"):
     """Only an event that started no run and does not wait can be retried."""
 
-    status, code = 409, "not_retried"
 
-
-class NoSuchWebhook(RequestError):
+class NoSuchWebhook(RequestError, code="not_found", status=404):
     """There is no webhook at this address."""
 
-    status, code = 404, "not_found"
 
-
-class NotVerified(RequestError):
+class NotVerified(RequestError, code="not_verified", status=401):
     """The signature of the delivery does not verify, or its time is too far from now."""
 
-    status, code = 401, "not_verified"
 
-
-class DeliveryTooLarge(RequestError):
+class DeliveryTooLarge(RequestError, code="too_large", status=413):
     """The delivery is too large."""
-
-    status, code = 413, "too_large"
 
     def __init__(self) -> None:
         super().__init__(f"The body of a delivery may have at most {MAX_DELIVERY} bytes.")
 
 
-class SwitchAlreadyEngaged(RequestError):
+class SwitchAlreadyEngaged(RequestError, code="stopped_already"):
     """The kill switch is engaged already."""
 
-    status, code = 409, "stopped_already"
 
-
-class SwitchNotEngaged(RequestError):
+class SwitchNotEngaged(RequestError, code="stop_not_on"):
     """There is no such kill switch, or it is disengaged already."""
-
-    status, code = 409, "stop_not_on"
 
 
 # A race that another process won
@@ -316,10 +265,8 @@ class Forbidden(RequestError):
         self.code = code
 
 
-class UnknownAgent(RequestError):
+class UnknownAgent(RequestError, code="invalid", status=422, field="agent"):
     """This process has no agent with that name."""
-
-    status, code, field = 422, "invalid", "agent"
 
     @property
     def detail(self) -> str:
@@ -327,10 +274,9 @@ class UnknownAgent(RequestError):
         return "There is no agent with this name."
 
 
-class InvalidInput(RequestError):
+class InvalidInput(RequestError, code="invalid", status=422):
     """A value cannot be accepted; `field` names it, as a dotted path. `further` are more errors."""
 
-    status, code = 422, "invalid"
     field: str
 
     def __init__(self, field: str, detail: str, further: Sequence["InvalidInput"] = ()) -> None:
