@@ -5,17 +5,27 @@ A name may resolve to another address each time. So the caller connects to the a
 
 import ipaddress
 import socket
+import ssl
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 from threading import Thread
 from typing import Any
+
+from httpx2 import create_ssl_context
 
 _NAT64 = 0x64FF9B << 64  # RFC 6052: with an IPv4 address in the last 32 bits
 MAX_RETRY_SECONDS = 366 * 24 * 3600.0  # that a server may ask for
 # RFC 4291: other forms of IPv6 are local, or carry IPv4.
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
+
+
+@cache
+def authorities() -> ssl.SSLContext:
+    """Load the certificate authorities that all clients trust. Done once, because it takes 50 ms."""
+    return create_ssl_context()
 
 
 class AddressRefused(Exception):

@@ -7,11 +7,9 @@ certificate is still checked against the name. A request goes only to allowed si
 import codecs
 import json
 import re
-import ssl
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +18,13 @@ import httpx2
 from agents.sdk import FailureCause, NotDone, ToolContext, ToolError
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import read_json
-from runtime.network import AddressRefused, addresses_of, is_public, retry_after_seconds
+from runtime.network import (
+    AddressRefused,
+    addresses_of,
+    authorities,
+    is_public,
+    retry_after_seconds,
+)
 
 PORTS = {"http": 80, "https": 443}
 
@@ -108,7 +112,7 @@ def connection_options() -> dict[str, Any]:
     A kept connection was checked for one name, and could be used again for another at the same address.
     """
     limits = httpx2.Limits(max_keepalive_connections=0)
-    return {"verify": _authorities(), "limits": limits, "trust_env": False}
+    return {"verify": authorities(), "limits": limits, "trust_env": False}
 
 
 def site_of(url: str) -> Site:
@@ -208,12 +212,6 @@ def require_headers(headers: Mapping[str, str]) -> None:
                 f"the header {name} has spaces or line breaks around it, or a character that cannot be sent",
                 cause=FailureCause.SETUP,
             )
-
-
-@cache
-def _authorities() -> ssl.SSLContext:
-    """Load the certificate authorities once, because it takes 50 ms."""
-    return httpx2.create_ssl_context()
 
 
 def _answer(context: ToolContext, response: httpx2.Response) -> dict[str, Any]:

@@ -12,18 +12,22 @@ import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from ipaddress import ip_address
 from threading import Timer
 from urllib.parse import SplitResult, urlsplit
 
 from django.conf import settings
-from httpx2 import create_ssl_context
 
 from approvals import clock
 from approvals.outbox.messages import AttemptResult
 from runtime.errors import InvalidInput
-from runtime.network import AddressRefused, addresses_of, is_public, retry_after_seconds
+from runtime.network import (
+    AddressRefused,
+    addresses_of,
+    authorities,
+    is_public,
+    retry_after_seconds,
+)
 from runtime.triggers import signatures
 
 LIMIT_SECONDS = 10.0
@@ -170,7 +174,7 @@ class _Connection(http.client.HTTPConnection):
             raise problem
         self.sock.settimeout(self.seconds)
         if self._is_secure:
-            self.sock = _authorities().wrap_socket(
+            self.sock = authorities().wrap_socket(
                 self.sock, server_hostname=self.host, do_handshake_on_connect=False
             )
         if self.aborted:
@@ -184,11 +188,6 @@ class _Connection(http.client.HTTPConnection):
         if self.sock is not None:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
-
-
-@cache
-def _authorities() -> ssl.SSLContext:
-    return create_ssl_context()
 
 
 def _is_allowed(address: str) -> bool:

@@ -6,17 +6,16 @@ needs, because importing them takes a second.
 
 import json
 import re
-import ssl
 from collections.abc import Callable, Mapping
-from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
-from httpx2 import Timeout, create_ssl_context
+from httpx2 import Timeout
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.models import Model
 
 from agents.endpoints import Endpoint, ProviderKind
+from runtime.network import authorities
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -101,13 +100,7 @@ def _anthropic(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model
 def _connection(endpoint: Endpoint, make_http_client: Callable[..., Any]) -> dict[str, Any]:
     return {
         "base_url": endpoint.address,
-        "http_client": make_http_client(verify=_authorities()),
+        "http_client": make_http_client(verify=authorities()),
         "max_retries": 0,
         "timeout": Timeout(60.0, connect=10.0),  # each call has its own for the whole reply
     }
-
-
-@cache
-def _authorities() -> ssl.SSLContext:
-    """Load the certificate authorities that all clients trust. Done once, because it takes 50 ms."""
-    return create_ssl_context()

@@ -308,7 +308,7 @@ def test_a_certificate_must_be_trusted_and_of_that_name(
 ) -> None:
     assert told(secure).problem.startswith("SSLCertVerificationError")
     trusting = ssl.create_default_context(cafile=str(certificate))
-    monkeypatch.setattr(webhook, "_authorities", lambda: trusting)
+    monkeypatch.setattr(webhook, "authorities", lambda: trusting)
     assert told(secure).status == 204
     other = secure.replace("localhost", "127.0.0.1")
     assert told(other).problem.startswith("SSLCertVerificationError")
