@@ -52,6 +52,9 @@ elapsed = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK
 # Upper bounds of the buckets of commit times, in seconds. Each row has those it was counted with.
 BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
+# The outcome of a call, as the counts and the metrics name it.
+OUTCOMES = {ToolReturned: "returned", ToolFailed: "failed", OutcomeUnknown: "in_doubt"}
+
 
 @dataclass(slots=True)
 class Lease:
@@ -102,7 +105,7 @@ class Measures:
                     for state in states:  # the step may have made that call, or closed its frame
                         if event.frame in state.frames:
                             tool = state.call(event.frame, event.call).tool
-                            self._calls[f"{tool} {workers.OUTCOMES[event.type]}"] += 1
+                            self._calls[f"{tool} {OUTCOMES[type(event)]}"] += 1
                             break
 
     def stored(self) -> str:

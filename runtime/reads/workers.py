@@ -17,7 +17,7 @@ from runtime.reads.run_rows import RunDetail
 from runtime.reads.transcript import Transcript
 from runtime.store import leases
 from runtime.store.tables import kill_switches, trigger_sources
-from runtime.store.workers import OUTCOMES, quantile, sweeper_name
+from runtime.store.workers import quantile, sweeper_name
 
 ALIVE = timedelta(seconds=10)
 
@@ -250,7 +250,9 @@ def call_outcomes() -> dict[str, CallOutcomes]:
             tool, outcome = name.rsplit(" ", 1)
             by_tool[tool][outcome] += many
     return {
-        tool: CallOutcomes(**{outcome: many[outcome] for outcome in OUTCOMES.values()})
+        tool: CallOutcomes(
+            returned=many["returned"], failed=many["failed"], in_doubt=many["in_doubt"]
+        )
         for tool, many in by_tool.items()
     }
 

@@ -51,8 +51,6 @@ NOTE_LOSS = """
     WHERE taken.was_lost
 """
 
-OUTCOMES = {"ToolReturned": "returned", "ToolFailed": "failed", "OutcomeUnknown": "in_doubt"}
-
 
 def sweeper_name() -> str:
     """Return the name for this host's sweepers; Postgres keeps 63 bytes of it."""

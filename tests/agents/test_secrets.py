@@ -30,8 +30,6 @@ from tests.support.specs import Frame, Question, registry_of, spec_of, tool_requ
 
 CANARY = "canary-Tr0ub4dor&3"
 ANSWER = "canary-answer"
-
-
 heard: list[Any] = []
 
 

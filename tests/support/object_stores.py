@@ -6,8 +6,8 @@ from urllib.request import Request, urlopen
 from uuid import uuid4
 
 import pytest
+from django.test import override_settings
 from moto.server import ThreadedMotoServer
-from pytest_django import Settings
 
 from runtime.core.values.limits import KEPT_INLINE
 from runtime.errors import ObjectStoreDown
@@ -99,12 +99,10 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
 
 
 @pytest.fixture
-def object_store(
-    request: pytest.FixtureRequest, make_store: MakeStore, settings: Settings
-) -> Iterator[Breakable]:
+def object_store(request: pytest.FixtureRequest, make_store: MakeStore) -> Iterator[Breakable]:
     """Large results of this process go into a folder, or the store that the test names."""
-    settings.SIGNOFF_OBJECT_STORE = "this one"
     store = Breakable(make_store(getattr(request, "param", "folder")))
     wiring.plug(objects=store)
-    yield store
+    with override_settings(SIGNOFF_OBJECT_STORE="this one"):
+        yield store
     wiring.unplug_objects()
