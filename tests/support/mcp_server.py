@@ -1,7 +1,5 @@
-"""A real MCP server on loopback, or by stdio with `python -m tests.support.mcp_server`: a small ticket system."""
+"""A real MCP server on loopback: a small ticket system."""
 
-import asyncio
-import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,7 +10,6 @@ from typing import Any
 import uvicorn
 from mcp import types
 from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
 
 SCHEMA = {
     "type": "object",
@@ -59,7 +56,7 @@ class Tickets:
         async def call_tool(context: Any, params: Any) -> Any:
             meta = dict(params.meta or {})
             self.calls.append((params.name, params.arguments or {}, meta))
-            text = f"made {(params.arguments or {}).get('title')} {os.environ.get('TOKEN', '')}".strip()
+            text = f"made {(params.arguments or {}).get('title')}"
             return self.result or types.CallToolResult(
                 content=[types.TextContent(type="text", text=text)]
             )
@@ -116,13 +113,3 @@ def _cut(system: Tickets, send: Any) -> Any:
         await send(message)
 
     return cutting
-
-
-async def _by_stdio() -> None:
-    server = tickets().server()
-    async with stdio_server() as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
-
-
-if __name__ == "__main__":
-    asyncio.run(_by_stdio())

@@ -73,11 +73,10 @@ def test_a_call_has_its_key_and_the_declared_settings_whatever_the_server_hints(
     ]
 
 
-@pytest.mark.slow
 def test_a_command_is_a_server_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRM_TOKEN", "canary-token")
     monkeypatch.setenv("OTHER_SECRET", "never inherited")
-    command = [sys.executable, "-m", "tests.support.mcp_server"]
+    command = [sys.executable, "-m", "tests.agents.tools.stdio_server"]
     path = tmp_path / "tickets.json"
     listed = asyncio.run(list_definitions(McpServer(command=tuple(command), values={}), {}, 20.0))
     write_definitions(path, [definition for definition, _ in listed])
