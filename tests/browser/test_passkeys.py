@@ -1,4 +1,4 @@
-"""A browser with a passkey: it is added, it finishes a login, and it confirms a decision."""
+"""Signing in with a passkey and at a provider."""
 
 import pytest
 from django.contrib.auth.models import User
@@ -12,6 +12,7 @@ from approvals.signed import statements
 from tests.browser.access.axe import Axe
 from tests.browser.conftest import Desk, unfold
 from tests.support.office import reseal
+from tests.support.openid_provider import at_provider, openid_provider
 from tests.support.seeds import PASSWORD, Cast
 
 pytestmark = pytest.mark.browser
@@ -71,4 +72,29 @@ def test_a_passkey_is_added_logs_in_and_confirms_a_decision(
     assert proof is not None
     assert proof["how"] == "password+passkey"
     assert User.objects.get(username="bea").second_factors.filter(kind="passkey").count() == 1
+    assert (desk.strays, desk.complaints) == ([], [])
+
+
+# A provider
+
+
+def test_a_browser_signs_in_and_out_at_the_provider(
+    desk: Desk, live_server: LiveServer, cast: Cast
+) -> None:
+    axe, page = Axe(desk, []), desk.page
+    with openid_provider() as acme, at_provider(acme, live_server.url):
+        desk.open("/login/?next=/account/")
+        assert axe.violations() == []
+        page.get_by_role("link", name="Log in with Acme").click()
+        expect(page.get_by_text("You are logged in as zoe@acme.example")).to_be_visible()
+        assert axe.violations() == []
+        page.locator("main").get_by_role("button", name="Log out", exact=True).click()
+        page.wait_for_url("**/login/")
+        assert "/logout" in acme.asked
+        desk.log_in("ada")
+        desk.open("/account/")
+        page.get_by_role("link", name="Connect Acme").click()
+        expect(page.get_by_role("heading", name="Connect a sign-in")).to_be_visible()
+        assert axe.violations() == []
+        desk.strays[:] = [one for one in desk.strays if not one.startswith(acme.issuer)]
     assert (desk.strays, desk.complaints) == ([], [])

@@ -1,10 +1,13 @@
 """The client uses what the API has: its routes, parameters, and fields with their types, as in the OpenAPI document."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from pydantic import BaseModel
@@ -103,3 +106,21 @@ def test_the_package_needs_nothing_of_the_server() -> None:
     words = [sys.executable, "-c", code]
     done = subprocess.run(words, cwd=ROOT / "client", capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# The package
+
+
+def test_the_wheel_has_all_modules_and_the_command(tmp_path: Path) -> None:
+    words = ["-m", "uv", "build", "--wheel", "--offline", "--out-dir", str(tmp_path), "client"]
+    environment = os.environ | {"UV_CACHE_DIR": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, *words], cwd=ROOT, env=environment, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        (entry_points,) = [name for name in names if name.endswith("entry_points.txt")]
+        assert b"signoff = signoff_client.command:main" in archive.read(entry_points)
+    modules = {
+        f"signoff_client/{path.name}" for path in (ROOT / "client/signoff_client").glob("*.py")
+    }
+    assert modules | {"signoff_client/py.typed"} <= names

@@ -1,6 +1,7 @@
 """What a run remembers of earlier runs of its thread, with real people and decisions."""
 
 import json
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -17,15 +18,17 @@ from runtime.control.verification import verify
 from runtime.core.documents.codec import plain_text
 from runtime.core.values.limits import MAX_REMEMBERED_TEXT
 from runtime.errors import InvalidInput
-from runtime.models import JournalEntry, Run, StoredBlob
+from runtime.models import BlobReference, JournalEntry, Run, StoredBlob
 from runtime.ports.access import Actor
+from runtime.ports.effects import ModelFailure, ModelRequest, Outcome
 from runtime.store import pool
 from runtime.store.tables import blobs
 from runtime.upkeep import retention
-from tests.support.engine import bodies, events
+from tests.support.engine import bodies, events, types
 from tests.support.fake_ports import say, turns
 from tests.support.office import BEA, Office, refused
 from tests.support.seeds import published
+from tests.support.threads import aside
 
 ADA, CYRIL = Actor(person="ada"), Actor(person="cyril")
 ANSWER = "New Hire is on board."
@@ -211,3 +214,98 @@ def test_few_and_short_runs_are_read(thread: Thread, monkeypatch: pytest.MonkeyP
     assert [text for kind, _, text in said if kind == "answered"] == ["second"]
     monkeypatch.setattr("runtime.reads.threads.MAX_REMEMBERED_ENTRIES", 1)
     assert thread.told(thread.answered(ADA)) == []
+
+
+# Summaries
+
+
+SUMMARY = "Ada asked about Zaphod."
+USED = replace(say(SUMMARY), usage={"input_tokens": 30, "output_tokens": 6}, cost=5)
+
+
+class Summing(Thread):
+    """Runs of an agent that sums its summing up; `summaries` are what its model says to that, in order."""
+
+    def __init__(self, office: Office) -> None:
+        super().__init__(office)
+        self.summaries: list[Outcome] = []
+
+    def talk(self, request: ModelRequest) -> Outcome:
+        if request.memory_tokens:
+            return self.summaries.pop(0) if self.summaries else USED
+        return say("Welcome.")
+
+    def second(self) -> UUID:
+        """A run that remembers a first one."""
+        self.first = self.answered(ADA)
+        self.office.effects.agents["hr_onboarding"] = self.talk
+        return self.start(ADA)
+
+
+@pytest.fixture
+def summing(office: Office) -> Summing:
+    published("hr_onboarding", input_schema={}, thread_memory={"last": 50, "summary": 200})
+    return Summing(office)
+
+
+def test_the_model_sums_up_what_the_thread_said(summing: Summing) -> None:
+    run = summing.second()
+    asked, answered = [one for one in summing.office.effects.models if one.run == run]
+    assert (asked.summary, asked.memory_tokens, answered.memory_tokens) == (True, 200, 0)
+    assert [one["text"] for one in asked.messages[0]["memory"]][1:] == [ANSWER]
+    assert summing.told(run) == [("summary", "hr_onboarding", SUMMARY)]
+    assert types(run)[1:4] == ["FrameOpened", "MemorySummarised", "ModelReplied"]
+    (event,) = [one for one in events(run) if one["type"] == "MemorySummarised"]
+    assert (event["text"], event["usage"], event["cost"]) == ("", USED.usage, 5)
+    written = "".join(map(plain_text, bodies(JournalEntry.objects.filter(run_id=run))))
+    assert SUMMARY not in written
+    assert verify(run).is_consistent
+
+
+def test_a_run_without_a_memory_sums_nothing_up(summing: Summing) -> None:
+    summing.office.effects.agents["hr_onboarding"] = summing.talk
+    assert "MemorySummarised" not in types(summing.start(ADA))
+
+
+def test_a_failing_model_is_called_again_for_the_summary(summing: Summing) -> None:
+    summing.summaries.append(ModelFailure(error="overloaded", retryable=True, retry_after=0.0))
+    run = summing.second()
+    summing.office.advance(run)
+    assert Run.objects.get(id=run).status == "completed"
+    kinds = [one for one in types(run) if one in ("RetryScheduled", "MemorySummarised")]
+    assert kinds == ["RetryScheduled", "MemorySummarised"]
+
+
+def test_an_empty_summary_fails_the_run(summing: Summing) -> None:
+    summing.summaries.append(say(" "))
+    run = summing.second()
+    assert Run.objects.get(id=run).status == "failed"
+    assert "from 1 to" in events(run)[-1]["error"]
+
+
+def test_a_summary_is_erased_with_any_run_that_it_is_about(summing: Summing) -> None:
+    run = summing.second()
+    copy = fork(run=run, position=Run.objects.get(id=run).position - 1, actor=ADA)
+    digest = StoredBlob.objects.get(is_summary=True).digest
+    assert BlobReference.objects.filter(run_id=copy, blob_id=digest).exists()
+    assert retention.erase(summing.first)
+    assert not StoredBlob.objects.exists()
+    summing.office.advance(copy)
+    assert summing.told(copy) == [("summary", "hr_onboarding", None)]
+    for one in (run, copy):
+        assert verify(one).is_consistent
+
+
+def test_no_summary_is_kept_of_a_run_that_was_erased_meanwhile(summing: Summing) -> None:
+    summing.first = summing.answered(ADA)
+
+    def talk(request: ModelRequest) -> Outcome:
+        if request.memory_tokens:
+            aside(lambda: retention.erase(summing.first))
+        return summing.talk(request)
+
+    summing.office.effects.agents["hr_onboarding"] = talk
+    run = summing.start(ADA)
+    assert summing.told(run) == [("summary", "hr_onboarding", None)]
+    assert Run.objects.get(id=run).status == "completed"
+    assert not StoredBlob.objects.exists()

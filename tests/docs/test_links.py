@@ -1,13 +1,15 @@
-"""What README and docs point at is there: files, headings, make targets, modules, commands."""
+"""The pages of the docs: links, promises with their tests, and scripts."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from config.env.environment import ROOT
 from config.local.app_environment import HR, INVOICES
-from tests.docs.pages import PAGES, ROOT_PAGES
+from tests.docs import guarantees
+from tests.docs.pages import PAGES, ROOT_PAGES, functions_of
 from tests.docs.screenshots import IMAGES, PICTURES
 
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
@@ -91,3 +93,59 @@ def test_index_names_every_page() -> None:
     pages = {page for page in PAGES if page not in (*ROOT_PAGES, index) and page.parent != adrs}
     named = {(index.parent / target).resolve() for target in targets}
     assert named - set(ROOT_PAGES) == pages | {adrs}
+
+
+# Promises
+
+
+NAMED = re.compile(r"(tests/[\w/]+\.py)::(test_\w+)")
+
+
+def test_every_promise_has_tests_of_its_own() -> None:
+    rows = list(guarantees.promises())
+    assert [promise for promise, tests in rows if not tests] == []
+    promises = Counter(promise for promise, _ in rows)
+    tests = Counter(str(tests) for promise, tests in rows if promise not in _bugs())
+    assert [text for text, number in (promises | tests).items() if number > 1] == []
+
+
+def test_every_test_of_the_table_exists() -> None:
+    rows = [test for _, tests in guarantees.promises() for test in tests]
+    assert [test for test in rows if not NAMED.fullmatch(test)] == []
+    assert _missing(" ".join(rows)) == []
+
+
+def test_every_test_of_their_readme_exists() -> None:
+    assert _missing((ROOT / "tests/README.md").read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("name", guarantees.PAGES)
+def test_page_lists_the_promises_of_the_table(name: str) -> None:
+    page = (guarantees.EXPLANATION / name).read_text("utf-8")
+    assert page == guarantees.PAGES[name](), "run `make reference` (python -m tests.docs.reference)"
+
+
+def _bugs() -> set[str]:
+    """Return the bugs of others: one test may show that several cannot happen here."""
+    return set(guarantees.read_table()["bugs"][""])
+
+
+def _missing(text: str) -> list[str]:
+    return [
+        f"{path}::{name}" for path, name in NAMED.findall(text) if name not in functions_of(path)
+    ]
+
+
+# Scripts
+
+
+DECLARED = re.compile(
+    r"^(?:const|let|class|(?:async )?function) (?:\{([^}]*)\}|(\w+))", re.MULTILINE
+)
+
+
+def test_no_name_is_declared_twice_in_the_scripts() -> None:
+    texts = (path.read_text(encoding="utf-8") for path in (ROOT / "static/js").glob("*.js"))
+    found = [found for text in texts for found in DECLARED.findall(text)]
+    names = [name.strip() for several, one in found for name in (one or several).split(",")]
+    assert [name for name, number in Counter(names).items() if number > 1] == []

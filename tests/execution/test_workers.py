@@ -24,7 +24,7 @@ from runtime.execution import heartbeat, worker
 from runtime.execution.claim import advance, prepare
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat, Lease
 from runtime.execution.worker import RunSlots
-from runtime.models import LostLease, Run, WorkerProcess
+from runtime.models import JournalEntry, LostLease, Run, WorkerProcess
 from runtime.ports.agents import TurnBoundary
 from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolRequest, ToolResult
 from runtime.store import leases, loading, pool
@@ -397,3 +397,14 @@ def test_a_run_that_kills_workers_on_loading_is_quarantined(
         (socket.gethostname(), os.getpid(), row.position)
     }
     assert advance(run, desk.context, isolated=True) is False
+
+
+def test_a_heartbeat_stores_the_steps_of_a_run(gated: Rig) -> None:
+    run = gated.start("a")
+    assert gated.advance(run).status == "suspended"
+    with pool.open_own() as connection:
+        gated.heartbeat._beat(connection)
+    measures = WorkerProcess.objects.get(id=gated.heartbeat.worker).measures
+    entries = JournalEntry.objects.filter(run_id=run).count()
+    assert sum(measures["buckets"]) == entries - 1  # the first one was written at the start
+    assert measures["seconds"] > 0

@@ -6,9 +6,10 @@ import pytest
 
 from config.env.environment import ROOT
 from tests.docs.guarantees import read_table
-from tests.mutants import core, trials
+from tests.docs.pages import functions_of
+from tests.mutants import core, settings, trials
 from tests.mutants.equivalent import EQUIVALENT
-from tests.mutants.tried import ROWS
+from tests.mutants.tried import ROWS, Row
 
 
 def test_the_old_text_of_each_mutant_occurs_once() -> None:
@@ -35,3 +36,24 @@ def test_the_tests_of_the_core_load_without_django() -> None:
     words = (*core.PURE, "--collect-only", *core.likeliest_first(""))
     code, output = trials.outcome(ROOT, words, within=120.0)
     assert code == 0, output
+
+
+# Settings
+
+
+ENTRIES: dict[str, Row] = {row.setting: row for row in ROWS if row.setting}
+
+
+def test_every_setting_has_an_entry() -> None:
+    defined, others = settings.defined(), settings.others()
+    assert sorted(defined - ENTRIES.keys() - others.keys()) == []
+    assert sorted((ENTRIES.keys() | others.keys()) - defined) == []
+    assert sorted(ENTRIES.keys() & others.keys()) == []
+
+
+def test_every_entry_names_its_one_test() -> None:
+    assert len(ENTRIES) == sum(bool(row.setting) for row in ROWS)
+    for name, row in ENTRIES.items():
+        [test] = row.tests
+        path, _, function = test.partition("::")
+        assert function in functions_of(path), name

@@ -6,18 +6,32 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.db import transaction
+from pydantic import BaseModel
+from pytest_django import Settings
 
 from agents.effect_handler import AgentEffects
+from agents.endpoints import Endpoint
 from agents.registry import Registry
-from agents.sdk import scripts
+from agents.sdk import agent, scripts
+from agents.sdk.scripts import CUT, CUT_BY
+from runtime import broker
+from runtime.control.interventions import send_message
+from runtime.control.start import create
+from runtime.core.run import frames
 from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import Verdict
-from runtime.models import Run
+from runtime.execution.effects.perform import perform
+from runtime.models import Run, StoredPartialReply
 from tests.agents.conftest import Directory
-from tests.support.engine import Engine, events
+from tests.provider.test_llm_call import KINDS
+from tests.support.engine import ADA, Engine, engine_of, events, lose
+from tests.support.people import until
 from tests.support.provider.faults import SPOILERS, Fault
 from tests.support.provider.server import KEY, Provider
-from tests.support.specs import NEWCOMER
+from tests.support.provider.wire import SILENCE, Wire, anthropic, chunk, openai, text_part, use_part
+from tests.support.specs import CREATE, NEWCOMER, Frame, registry_of
+from tests.support.threads import in_thread
 
 # What the model is told of a call that cannot be made.
 COMPLAINTS = {
@@ -105,3 +119,113 @@ def test_the_next_model_follows_the_attempts_at_the_first(
     ]
     answered = [event["model"] for event in _of(run, "ModelReplied")]
     assert answered[:2] == ["openai:second", "openai:second"]
+
+
+# Plans
+
+
+PLAN = frames.change_plan((), write=["Look", "Book"], done=[1], doing=2)
+WORDS = "Your plan: 1 of 2 items are done, and item 2 is at work. Open:\n2. Book"
+
+
+def asked(frame: Frame) -> None:
+    frame.ask()
+    frame.settle(("returned", {"id": "7"}))
+    perform(frame.handler, replace(frame.request(), todo=PLAN))
+    perform(frame.handler, replace(frame.request(), todo=PLAN, summary=True))
+
+
+def test_anthropic_gets_the_plan(wire: Wire, settings: Settings, frame: Frame) -> None:
+    settings.SIGNOFF_MODEL = "claude:m"
+    wire.answers += [anthropic(use_part(CREATE.tool, CREATE.args))] * 3
+    asked(frame)
+    *_, reminded, summed = wire.bodies
+    told = [part for one in reminded["messages"][-2:] for part in one["content"]]
+    assert [part["type"] for part in told] == ["tool_result", "text"]
+    assert told[-1]["text"] == WORDS
+    assert WORDS not in str(summed)
+
+
+@pytest.mark.parametrize("row", KINDS, ids=lambda row: row[0])
+def test_openai_gets_the_plan(
+    provider: Provider, hr: Registry, settings: Settings, row: tuple[Any, ...]
+) -> None:
+    name, kind, provider.root, model, *_ = row
+    endpoint = Endpoint(name=name, kind=kind, url=provider.url, key=KEY)
+    settings.SIGNOFF_PROVIDERS = {name: endpoint}
+    agent = replace(hr.agents["account_agent"], model=None, models=(f"{name}:{model}",))
+    asked(Frame(AgentEffects(Registry(agents={agent.name: agent})), agent.name, NEWCOMER))
+    *_, reminded, summed = provider.bodies
+    assert [one["role"] for one in reminded["messages"]][-2:] == ["tool", "user"]
+    assert reminded["messages"][-1]["content"] == WORDS
+    assert WORDS not in str(summed)
+
+
+# Cut replies
+
+
+BEGINNING = "I have looked at the thr"  # what comes before the silence
+
+
+class Given(BaseModel):
+    """Nothing in particular."""
+
+
+CLERK = agent(name="clerk", description="Looks.", instructions="Look at the accounts.", input=Given)
+WHOLE = f"{BEGINNING}ee accounts, and all are fine."
+OPENAI = [chunk({"content": BEGINNING}), SILENCE], openai(WHOLE)
+ANTHROPIC = [*anthropic(text_part(BEGINNING))[:3], SILENCE], anthropic(text_part(WHOLE))
+
+
+def _lose(engine: Engine, run: Run) -> None:
+    held = next(iter(engine.heartbeat._claimed.values()))
+    held.lost.set()
+    held.wake()
+
+
+@pytest.mark.parametrize(
+    ("model", "replies", "tokens"),
+    [("fake:m", OPENAI, (61, 67)), ("claude:m", ANTHROPIC, (100, 6))],  # OpenAI tells them last
+)
+@pytest.mark.parametrize("cause", ["message", "lost"])
+def test_the_next_request_says_what_was_cut(
+    by_hand: None,
+    everything_permitted: None,
+    wire: Wire,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    replies: Any,
+    tokens: tuple[int, int],
+    cause: str,
+) -> None:
+    monkeypatch.setattr("agents.llm.call.KEEP_SECONDS", 0.02)
+    monkeypatch.setattr(broker, "send_all", lambda hints: None)
+    settings.SIGNOFF_MODEL = model
+    wire.answers += replies
+    with engine_of(registry_of(CLERK)) as engine:
+        with transaction.atomic():
+            run = create(agent="clerk", input={}, requester=ADA).run
+        worker = in_thread(lambda: engine.advance_once(run))
+        until(lambda: StoredPartialReply.objects.filter(run_id=run).first(), "a part of the reply")
+        if cause == "message":
+            send_message(run=run, actor=ADA, text="Only two.", cut_reply=True)
+        else:
+            _lose(engine, Run.objects.get(id=run))
+        worker.join(20)
+        if cause == "lost":
+            lose(run)
+            engine.go_on(run)
+    assert Run.objects.get(id=run).output == json.dumps(WHOLE)
+    (retry,) = [one for one in events(run) if one["type"] == "RetryScheduled"]
+    known, estimated = tokens
+    assert (retry["cause"], retry["partial"], retry["usage"]) == (
+        cause,
+        BEGINNING,
+        {"input_tokens": known, "output_tokens": 6, "estimated_tokens": estimated},
+    )
+    _, second = wire.bodies
+    sent = json.dumps(second["messages"][-2:])
+    facts = {"cut_by": CUT_BY[cause], "beginning": BEGINNING, "cut_after_tokens": 6}
+    assert json.dumps(f"{CUT}{json.dumps(facts)[:-1]}, ")[1:-1] in sent
+    assert ("Only two." in sent) is (cause == "message")

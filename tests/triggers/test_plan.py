@@ -1,16 +1,19 @@
 """What the times of a schedule do, and that each time is in one plan only."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
+from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.triggers import schedule_definition
-from runtime.triggers.calendar import delay
+from runtime.triggers.calendar import Calendar, NeverComes, check_cron, delay
 from runtime.triggers.schedule_definition import Busy, Missed, Overlap, ScheduleDefinition, TimeAct
 
 ID = UUID(int=7)
@@ -147,3 +150,157 @@ def test_jitter_longer_than_the_interval_misses_nothing() -> None:
         acts += [step.act for step in found.times]
     assert set(acts) == {TimeAct.START}
     assert len(acts) > 49
+
+
+# Calendars
+
+
+MINUTE = timedelta(minutes=1)
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+# Shortly before a change of clocks, in the zone: by an hour, by half an hour, and at midnight
+CHANGES = [
+    ("Europe/Berlin", datetime(2026, 3, 28, 23, tzinfo=UTC)),
+    ("Europe/Berlin", datetime(2026, 10, 24, 22, tzinfo=UTC)),
+    ("America/New_York", datetime(2026, 3, 8, 5, tzinfo=UTC)),
+    ("America/New_York", datetime(2026, 11, 1, 4, tzinfo=UTC)),
+    ("Australia/Lord_Howe", datetime(2026, 4, 4, 13, tzinfo=UTC)),
+    ("Australia/Lord_Howe", datetime(2026, 10, 3, 13, tzinfo=UTC)),
+    ("America/Santiago", datetime(2026, 4, 5, 1, tzinfo=UTC)),
+    ("America/Santiago", datetime(2026, 9, 6, 2, tzinfo=UTC)),
+    ("UTC", datetime(2026, 3, 29, tzinfo=UTC)),
+]
+# Fields with the numbers that they mean
+MINUTES = {
+    "*": set(range(60)),
+    "*/20": {0, 20, 40},
+    "0": {0},
+    "30": {30},
+    "15,45": {15, 45},
+    "0-20/10": {0, 10, 20},
+}
+HOURS = {
+    "*": set(range(24)),
+    "*/3": set(range(0, 24, 3)),
+    "0": {0},
+    "1": {1},
+    "2": {2},
+    "1-3": {1, 2, 3},
+    "23": {23},
+}
+
+
+def berlin(cron: str, **more: Any) -> Calendar:
+    return Calendar(cron=cron, every=None, zone="Europe/Berlin", starts_at=LONG_AGO, **more)
+
+
+def model(
+    minute: str, hour: str, zone: str, first: datetime, until: datetime
+) -> Iterator[datetime]:
+    """Look at each minute of UTC: does the clock on the wall show a time of the expression?"""
+    once = not (minute.startswith("*") or hour.startswith("*"))
+    seen: set[datetime] = set()
+    at = first - timedelta(days=1)
+    before = at.astimezone(ZoneInfo(zone)).replace(tzinfo=None) - MINUTE
+    while at <= until:
+        local = at.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+        skipped = [before + MINUTE * n for n in range(1, (local - before) // MINUTE)]
+        shown = [local, *(skipped if once else [])]
+        hits = {one for one in shown if one.minute in MINUTES[minute] and one.hour in HOURS[hour]}
+        if (hits - seen if once else hits) and at >= first:
+            yield at
+        seen |= hits
+        before = local
+        at += MINUTE
+
+
+@given(
+    change=st.sampled_from(CHANGES),
+    minute=st.sampled_from(sorted(MINUTES)),
+    hour=st.sampled_from(sorted(HOURS)),
+    shift=st.integers(0, 480),
+    length=st.integers(0, 1200),
+)
+def test_times_are_those_on_the_wall(
+    change: tuple[str, datetime], minute: str, hour: str, shift: int, length: int
+) -> None:
+    zone, near = change
+    first = near + shift * MINUTE
+    until = first + length * MINUTE
+    expected = list(model(minute, hour, zone, first, until))
+    found = Calendar(cron=f"{minute} {hour} * * *", every=None, zone=zone, starts_at=LONG_AGO)
+    assert found.between(first, until, 2000) == expected
+    assert found.newest(first, until, 2000) == expected
+    assert found.newest(first, until, 3) == expected[-3:]
+    assert found.first_after(first - MINUTE) == next(iter(expected), found.first_after(until))
+
+
+@pytest.mark.parametrize(
+    ("cron", "day", "times"),
+    [
+        ("30 2 * * *", "2026-03-29", ["03:00+02:00"]),  # does not exist: at the end of the gap
+        ("30 2 * * *", "2026-10-25", ["02:30+02:00"]),  # exists twice: the first
+        ("15,45 2 * * *", "2026-03-29", ["03:00+02:00"]),
+        ("30 * * * *", "2026-03-29", ["01:30+01:00", "03:30+02:00"]),
+        ("30 * * * *", "2026-10-25", ["01:30+02:00", "02:30+02:00", "02:30+01:00", "03:30+01:00"]),
+    ],
+)
+def test_what_happens_when_clocks_change_is_what_the_page_says(
+    cron: str, day: str, times: list[str]
+) -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    first = datetime.fromisoformat(f"{day}T01:00").replace(tzinfo=zone)
+    last = datetime.fromisoformat(f"{day}T03:59").replace(tzinfo=zone)
+    found = berlin(cron).between(first, last, 9)
+    assert [at.astimezone(zone).isoformat("T", "minutes") for at in found] == [
+        f"{day}T{time}" for time in times
+    ]
+
+
+@given(
+    every=st.integers(60, 90_000),
+    begin=st.integers(-500_000, 500_000),
+    length=st.integers(0, 500_000),
+    most=st.integers(1, 9),
+)
+def test_an_interval_counts_from_its_start(every: int, begin: int, length: int, most: int) -> None:
+    start = datetime(2026, 3, 28, tzinfo=UTC)
+    first = start + timedelta(seconds=begin)
+    until = first + timedelta(seconds=length)
+    calendar = Calendar(cron="", every=every, zone="UTC", starts_at=start)
+    all_of_it = [start + timedelta(seconds=n) for n in range(0, begin + length + 1, every)]
+    expected = [at for at in all_of_it if first <= at <= until]
+    assert calendar.between(first, until, 20_000) == expected
+    assert calendar.newest(first, until, most) == expected[-most:]
+    assert calendar.extended(first).between(start, until, 20_000) == [
+        at for at in all_of_it if at <= until
+    ]
+
+
+def test_no_time_is_before_the_start_or_after_the_end() -> None:
+    start, end = datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 5, 2, 10, tzinfo=UTC)
+    one = Calendar(cron="0 12 * * *", every=None, zone="UTC", starts_at=start, ends_at=end)
+    noon = datetime(2026, 5, 1, 12, tzinfo=UTC)
+    assert list(one.after(LONG_AGO)) == one.newest(LONG_AGO, end, 9) == [noon]
+    wider = one.extended(datetime(2026, 4, 30, tzinfo=UTC))
+    assert wider.first_after(LONG_AGO) == noon - timedelta(days=1)
+    assert wider.first_after(end) == noon + timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("cron", "why"),
+    [
+        ("0 0 30 2 *", "never comes: no month of 2 has a day 30"),
+        ("0 0 31 4,6 *", "never comes: no month of 4,6 has a day 31"),
+        ("0 0 * *", "needs five fields: minute, hour, day of month, month, day of week"),
+        ("* * * * * *", "needs five fields: minute, hour, day of month, month, day of week"),
+        ("61 * * * *", "has a wrong minute: it is 0 to 59"),
+        ("0 24 * * *", "has a wrong hour: it is 0 to 23"),
+        ("0 0 32 * *", "has a wrong day of month: it is 1 to 31, or L"),
+        ("0 0 1 13 *", "has a wrong month: it is 1 to 12, or JAN to DEC"),
+        ("0 0 * * MOO", "has a wrong day of week: it is 0 to 7, or SUN to SAT"),
+        ("0 " * 99, "must have at most 100 characters"),
+    ],
+)
+def test_an_expression_without_a_time_is_refused(cron: str, why: str) -> None:
+    with pytest.raises(NeverComes, match=f"^{why}$"):
+        check_cron(cron, "Europe/Berlin", LONG_AGO)

@@ -18,7 +18,7 @@ from tests.support.people import until
 from tests.support.seeds import Cast
 from tests.support.seeds import published as publish
 from tests.upkeep.test_sweeper import room, sweeping
-from tests.web.test_allowances import shows, words
+from tests.web.test_governance import shows, words
 
 __all__ = ["room"]  # a fixture
 

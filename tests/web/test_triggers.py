@@ -16,7 +16,7 @@ from tests.support.commands import tried
 from tests.support.office import NEWCOMER
 from tests.support.pages import has, text
 from tests.support.seeds import Cast
-from tests.web.test_allowances import shows, words
+from tests.web.test_governance import shows, words
 
 MAPPING = {name: f"{{{{data.{name}}}}}" for name in NEWCOMER}
 SAID = {

@@ -1,6 +1,7 @@
 """A stored reply has each argument once and is restored unchanged; long conversations are translated once."""
 
 import json
+import sys
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -10,6 +11,8 @@ from pydantic import ValidationError
 from pydantic_ai.messages import (
     BinaryContent,
     FilePart,
+    ModelMessage,
+    ModelRequest,
     ModelResponse,
     NativeToolCallPart,
     NativeToolReturnPart,
@@ -17,11 +20,12 @@ from pydantic_ai.messages import (
     ThinkingPart,
     ToolCallPart,
 )
+from pydantic_ai.messages import ToolReturnPart as Result
 from pydantic_ai.usage import RequestUsage
 
 from agents.llm import messages as conversations
 from agents.llm import replies
-from agents.llm.messages import KEPT, MIN_CACHED_MESSAGES, conversation_of, to_provider
+from agents.llm.messages import KEPT, MIN_CACHED_MESSAGES, conversation_of, fit, to_provider
 from agents.llm.replies import _REPLIES, NO_TIME, from_provider, restore_replies, restore_reply
 from agents.sdk import tool
 from agents.sdk.scripts import call, say
@@ -285,3 +289,32 @@ def test_no_more_conversations_are_kept_than_said() -> None:
     for _ in range(KEPT + 3):
         conversation_of(walker, uuid4(), "0", messages())
     assert len(conversations._cache) == KEPT
+
+
+# What every provider takes
+
+
+def _count_lines(calls: int) -> int:
+    """Count the executed lines for a conversation of so many calls, which a provider gave one id."""
+    conversation: list[ModelMessage] = []
+    for _ in range(calls):
+        conversation.append(ModelResponse(parts=[ToolCallPart("ping", {}, "call_0")]))
+        conversation.append(ModelRequest(parts=[Result("ping", "open", "call_0")]))
+    lines, tracer = 0, sys.gettrace()
+
+    def count(_frame: Any, event: str, _value: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    sys.settrace(count)
+    try:
+        fit(conversation)
+    finally:
+        sys.settrace(tracer)
+    return lines
+
+
+def test_equal_ids_cost_no_more_in_a_long_conversation() -> None:
+    """All calls of a process share the thread that does this."""
+    assert _count_lines(400) <= 2.1 * _count_lines(200)

@@ -1,4 +1,4 @@
-"""The policy's text, conditions, judgement and count, without a database."""
+"""A policy: what it decides about a call, its text, its draft and its sentences."""
 
 from collections.abc import Collection
 from typing import Any
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approvals.rules import judge, policy_text, tally
+from approvals.rules import judge, policy_sentences, policy_text, tally
 from approvals.rules.judge import Facts, Judgement
-from approvals.rules.policy import Demands, Stage, demands_of
+from approvals.rules.policy import Demands, Escalation, OnExpiry, Policy, Rule, Stage, demands_of
 from approvals.rules.policy_text import SETTINGS
 from runtime.core.values import expressions
 from runtime.core.values.enums import Risk
@@ -249,3 +249,154 @@ def test_demands_of_a_request_are_read_as_stored() -> None:
     found = Demands(rule="A", stages=(Stage(quorum=2, people=("bea",)),), reason=True)
     assert demands_of(found.stored()) == found
     assert demands_of(None) is None
+
+
+# Drafts
+
+
+ODD = Rule(
+    name="no",
+    tools=frozenset({"on", "1", "- x"}),
+    agents=frozenset({"null", "a: b"}),
+    when="args.a == 'x: y' ||\n  args.b == \"#\"",
+    stages=(Stage(quorum=10, groups=("on",), people=("1.0", "~", "{}", "ä\u2028")), Stage()),
+    expires_after=60,
+    escalate=(Escalation(seconds=60, people=("!x", "y")),),
+    on_expiry=OnExpiry.ANSWER,
+    answer={"yes": [None, True, -1.5, "0x1"], "": {"&a": "*a"}},
+    step_up=True,
+)
+
+
+def test_written_rules_of_every_kind_read_back_the_same() -> None:
+    for policy in (policy_text.parse(RULES), Policy(rules=(ODD,))):
+        assert policy_text.parse(policy_sentences.to_yaml(policy)) == policy
+    assert policy_sentences.to_yaml(Policy()) == policy_text.DEFAULT
+
+
+DRAFT = """\
+# who decides
+rules:
+  # the first
+  - name: A
+    quorum: 2   # two
+  - {name: B, when: "args.a > 1"}
+
+  # the last
+  - name: C
+    people: [bea]
+"""
+
+
+def test_the_rules_that_stay_keep_their_lines() -> None:
+    new = Rule(name="N", stages=(Stage(groups=("finance",)),))
+    assert policy_sentences.rewrite(DRAFT, [0, 1, 2]) == DRAFT
+    assert policy_sentences.rewrite(DRAFT, [2, new, 0]) == (
+        "# who decides\nrules:\n  # the last\n  - name: C\n    people: [bea]\n"
+        "  - name: N\n    groups:\n    - finance\n"
+        "  # the first\n  - name: A\n    quorum: 2   # two\n"
+    )
+
+
+@pytest.mark.parametrize("text", ["rules: [{name: A}, {name: B, quorum: 3}]", "rules: []\n", DRAFT])
+def test_rules_that_share_lines_are_written_anew(text: str) -> None:
+    old = policy_text.parse(text).rules
+    new = Rule(name="N")
+    last = [*range(len(old))][-1:]
+    assert policy_text.parse(policy_sentences.rewrite(text, [new, *last])).rules == (new, *old[-1:])
+    assert policy_sentences.rewrite(text, []) == policy_text.DEFAULT
+
+
+def test_a_draft_or_a_rule_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(policy_text.PolicyInvalid, match="quorum"):
+        policy_sentences.rewrite("rules: [{name: A, quorum: 0}]", [])
+    with pytest.raises(policy_text.PolicyInvalid, match="two rules with the name"):
+        policy_sentences.rewrite(DRAFT, [0, Rule(name="A")])
+
+
+# Sentences
+
+
+RULES = """
+rules:
+  - name: Large refunds
+    match: {tool: refund, risk: [high, medium]}
+    when: args.amount > 100 && args.currency == "EUR"
+    stages: [{quorum: 2, groups: [finance]}, {people: [bea]}]
+    reason: required
+    expires_after: 259200
+  - name: Payroll
+    match: {tool: [pay, book], agent: payroll}
+    approval: required
+    risk: high
+    people: [bea]
+    expires_after: 5400
+    escalate:
+      - {people: [bo, di], expires_after: 1800}
+      - {groups: [reviewers], expires_after: 90}
+    on_expiry: fail
+    undo: 0
+  - name: Odd
+    match: {tool: mail, agent: [a, b]}
+    when: args.to.exists(x, x.endsWith("example.org"))
+    quorum: 2
+    people: [bea, bo, di]
+    on_expiry: {answer: {sent: false}}
+    undo: 60
+    reviewer_may_write: true
+  - name: Rest
+    quorum: 3
+"""
+SENTENCES = {
+    "Large refunds": 'refund at medium or high risk where amount is above 100 and currency is "EUR": '
+    "2 of finance, then bea, with a reason; expires after 3 days: denied",
+    "Payroll": "book or pay of the agent payroll: bea, also where the tool does not ask; at least high risk; "
+    "after 1 hour 30 minutes also bo and di; after another 30 minutes also reviewers; "
+    "expires after another 1 minute 30 seconds: the run fails; no undo",
+    "Odd": 'mail of the agents a or b if args.to.exists(x, x.endsWith("example.org")): 2 of bea, bo or di; '
+    'expires after the tool\'s own time: answered with {"sent": false}; can be undone for 1 minute; '
+    "people who may decide can write to the run",
+    "Rest": "Every call: 3 reviewers",
+}
+
+
+def policy(text: str) -> Policy:
+    return policy_text.parse(text)
+
+
+def test_a_rule_reads_as_one_sentence() -> None:
+    sentences = {rule.name: policy_sentences.describe(rule) for rule in policy(RULES).rules}
+    assert sentences == SENTENCES
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        ("args.a.b >= 1.5", "where a.b is at least 1.5"),
+        ("args.a != 'x && y' && args.b <= -2", "where a is not 'x && y' and b is at most -2"),
+        ("args.a < 1 || args.b < 1", "if args.a < 1 || args.b < 1"),
+        ("!(args.a == true)", "if !(args.a == true)"),
+        ("args.a > args.b", "if args.a > args.b"),
+        ("args.a > 1e3", "if args.a > 1e3"),
+        ("size(args.a) > 1", "if size(args.a) > 1"),
+    ],
+)
+def test_only_plain_comparisons_are_put_in_words(condition: str, words: str) -> None:
+    (rule,) = policy(f"rules: [{{name: A, when: {condition!r}}}]").rules
+    assert policy_sentences.describe(rule) == f"Every call {words}: 1 reviewer"
+
+
+def test_a_new_version_says_what_it_does_to_each_rule() -> None:
+    before = policy("rules: [{name: A}, {name: B}, {name: C}, {name: D, quorum: 2}]")
+    after = policy("rules: [{name: C}, {name: B, undo: 9}, {name: N}, {name: D, quorum: 3}]")
+    changes = [
+        (change.name, str(change.state), change.before)
+        for change in policy_sentences.compare(before, after)
+    ]
+    assert changes == [
+        ("C", "moved", ""),
+        ("B", "changed and moved", "Every call: 1 reviewer"),
+        ("N", "new", ""),
+        ("D", "changed", "Every call: 2 reviewers"),
+        ("A", "removed", ""),
+    ]

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from approvals.people import accounts
 from approvals.rules.policy import Group
 from runtime.control.external_events import deliver
 from runtime.control.verification import verify
+from runtime.core.values.limits import MAX_KEY
 from runtime.errors import (
     EventConflict,
     Forbidden,
@@ -25,8 +27,10 @@ from runtime.models import Occurrence, ReceivedEvent, Run, Trigger, TriggerAct
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import occurrences, received_events
+from runtime.store.tables.occurrences import WaitingEvent
 from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, events, firing, listing, trials, webhooks
+from runtime.triggers.event_definition import MAX_DEBOUNCES, EventDefinition, plan_starts
 from runtime.triggers.webhooks import receive
 from tests.support import seeds
 from tests.support.engine import ADA
@@ -397,3 +401,44 @@ def test_only_the_owner_and_admins_see_it(desk: Desk) -> None:
     assert [row.id for row in listing.read_list(TriggerKind.EVENT, ADMIN)[0]] == [made]
     with pytest.raises(InvalidInput, match="must be an object"):
         trials.try_definition(SAID, ADA, sample=[])
+
+
+# Keys and times
+
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+DEFINITION: dict[str, Any] = {
+    "name": "New people",
+    "agent": "a",
+    "event": "person",
+    "filter": "",
+    "mapping": {},
+    "key": "data",
+    "business_key": "",
+    "at_once": None,
+    "at_once_per_key": None,
+    "debounce": 0,
+    "rate": None,
+    "rate_seconds": 60,
+}
+
+
+@pytest.mark.parametrize("data", [None, "", [], ["a"], {"a": 1}, "x" * (MAX_KEY + 1)])
+def test_a_key_is_one_short_value(data: Any) -> None:
+    facts = {"id": "1", "source": "s", "name": "person", "subject": "", "time": "", "data": data}
+    definition = EventDefinition(**DEFINITION)
+    with pytest.raises(InvalidInput) as caught:
+        definition.key_of(facts)
+    assert caught.value.field == "key"
+    assert definition.key_of({**facts, "data": "x" * MAX_KEY}) == "x" * MAX_KEY
+    assert definition.key_of({**facts, "data": 7}) == "7"
+
+
+def test_an_event_waits_no_longer_than_some_debounces_while_others_come() -> None:
+    definition = EventDefinition(**DEFINITION | {"debounce": 10})
+    most = MAX_DEBOUNCES * timedelta(seconds=10)
+    last = WaitingEvent(number=2, key="k", at=AT + most - timedelta(seconds=1), first_at=AT)
+    end = AT + most
+    early = plan_starts(definition, [last], {}, (), end - timedelta(microseconds=1))
+    assert (early.start, early.next_at) == ((), end)
+    assert plan_starts(definition, [last], {}, (), end).start == (last,)

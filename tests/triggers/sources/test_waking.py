@@ -1,24 +1,31 @@
 """Events of sources and webhooks wake the run that waits for them, once; or start one if none is there."""
 
 import json
+import threading
+from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
+import redis
+from obstore.store import from_url
+from pytest_django import Settings
 
 from approvals.people import accounts
 from approvals.rules.policy import Group
 from runtime.control.start import start
 from runtime.core.values.limits import MAX_EVENT_DATA
 from runtime.errors import Forbidden, InvalidInput
-from runtime.models import Run, Signal, WaitingCall
+from runtime.models import Run, Signal, WaitingCall, WatchedFile
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import trigger_rows
 from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, events, trigger
-from runtime.triggers.sources import reading
+from runtime.triggers.sources import buckets, folders, reading, streams
+from runtime.triggers.sources.reading import read_all
 from tests.support.engine import ADA
 from tests.support.threads import together
 from tests.triggers.events.conftest import HOOK, SAID, Desk, told
@@ -162,3 +169,64 @@ def test_a_trigger_that_wakes_needs_the_right_and_a_business_key(desk: Desk) -> 
         with pytest.raises(InvalidInput) as refused:
             desk.make(actor=HOOK, **{**SIGNED, field: value})
         assert refused.value.field == field
+
+
+# Two readers
+
+
+MANY = 120  # more than two transactions take
+PLAIN = {**SAID, "filter": "", "key": "", "mapping": {"full_name": "{{id}}", "level": 1}}
+
+Fill = Callable[[pytest.FixtureRequest, Settings], dict[str, str]]
+
+
+def _folder(request: pytest.FixtureRequest, settings: Settings) -> dict[str, str]:
+    place: Path = request.getfixturevalue("tmp_path")
+    settings.SIGNOFF_WATCHED_FOLDERS = (place,)
+    for n in range(MANY):
+        (place / f"{n}.txt").write_text(str(n))
+    return {"folder": str(place)}
+
+
+def _stream(request: pytest.FixtureRequest, settings: Settings) -> dict[str, str]:
+    url, name = request.getfixturevalue("broker_url"), f"two-{uuid4()}"
+    settings.SIGNOFF_STREAMS, settings.SIGNOFF_STREAMS_URL = (name,), url
+    with redis.Redis.from_url(url, protocol=2) as server:
+        for n in range(MANY):
+            server.xadd(name, {"n": n})
+    return {"stream": name}
+
+
+def _bucket(request: pytest.FixtureRequest, settings: Settings) -> dict[str, str]:
+    address = request.getfixturevalue("bucket")
+    settings.SIGNOFF_WATCHED_BUCKETS = (address,)
+    store = from_url(address, client_options={"allow_http": True})
+    for n in range(MANY):
+        store.put(f"{n}.txt", b"")
+    return {"bucket": address}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fill", "reader"), [(_folder, folders), (_stream, streams), (_bucket, buckets)]
+)
+def test_two_sweepers_at_once_make_one_event_of_each(
+    desk: Desk, request: pytest.FixtureRequest, settings: Settings, fill: Fill, reader: Any
+) -> None:
+    made = desk.make(**{**PLAIN, **fill(request, settings)})
+    start = threading.Barrier(2)
+
+    def sweep() -> None:
+        for _ in range(4):
+            start.wait(30)
+            with pool.open_own() as own:
+                read_all(reader.SOURCE, own, threading.Event())
+            desk.sweep(2)
+
+    together([sweep] * 2)
+    desk.sweep(2)
+    found = told(made)
+    runs = Run.objects.values_list("input", flat=True)
+    assert (len(found), {state for _, state, _ in found}) == (50, {"started"})  # of a page
+    assert (len(runs), len(set(runs))) == (MANY, MANY)
+    assert all(file.done for file in WatchedFile.objects.all())

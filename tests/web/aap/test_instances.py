@@ -1,19 +1,26 @@
 """People provision the instances of agents outside; each has a credential that is good for its requests alone."""
 
+import re
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import DatabaseError, transaction
 from django.test import Client
 
-from approvals.models import Instance
-from approvals.people import tokens
+from approvals.models import AuditEntry, Instance, Token
+from approvals.people import accounts, instances, tokens
 from approvals.people.accounts import set_groups
 from approvals.people.instances import authenticate
-from approvals.rights.principals import ALL_SCOPES
+from approvals.rights.principals import ALL_SCOPES, Scope
 from approvals.rules.policy import Group
+from tests.support.api_client import Caller, field_of
+from tests.support.commands import tried
+from tests.support.pages import has, log_in, queries_at_most, shows, text, text_of
 from tests.support.seeds import Cast
 from tests.support.threads import together
 from tests.web.aap.conftest import BODY, Desk, Door, code
@@ -109,3 +116,225 @@ def test_a_row_that_nobody_signed_is_no_instance(bot: Door) -> None:
         Instance.objects.update(secret_hash="0" * 64)
     Instance.objects.update(signature="00" * 64)
     assert authenticate(credential) is None
+
+
+# Pages and tokens
+
+
+HOSTILE = '<b>"x"</b>'
+
+
+def instance_named(name: str) -> Instance:
+    return Instance.objects.get(name=name)
+
+
+def test_an_instance_is_made_on_the_page_and_asks(
+    admin: Client, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    shows(admin, "/instances/", "None yet.")
+    page = text_of(admin.post("/instances/add/", {"name": HOSTILE}))
+    has(page, "shown this once", f"{settings.PUBLIC_URL}/api/aap", hides=[HOSTILE])
+    credential = re.findall("sgi_[0-9a-f]+_[0-9a-f]+", page)[0]
+    assert f"admin provisioned the instance {instance_named(HOSTILE).id}" in caplog.text
+    shows(admin, "/instances/", "never asked", "0 open requests", hides=[credential, HOSTILE])
+    Door(credential).ask({**BODY, "context": {"framework": "<i>langgraph"}})
+    row = "says it is <bdi>&lt;i&gt;langgraph</bdi>"
+    shows(admin, "/instances/", row, "last asked", "1 open request<", "of <bdi>admin")
+    assert "must have 1 to 100" in text_of(admin.post("/instances/add/", {"name": ""}), 422)
+
+
+def test_ending_says_first_how_many_requests_it_cancels(
+    admin: Client, bot: Door, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting, unseen, approved = bot.ask(), bot.ask(), bot.ask()
+    desk.advance(waiting["id"])
+    desk.decide(approved["id"])
+    instance = Instance.objects.get()
+    assert str(instance.id) in text(admin, "/instances/")
+    shows(admin, f"/instances/{instance.id}/end/", "2 requests that wait for people are cancelled")
+    assert bot.read(waiting["id"])["status"] == "pending"  # reading changed nothing
+    answer = admin.post(f"/instances/{instance.id}/end/", follow=True)
+    has(text_of(answer), "Requests cancelled: 2", "1 ended", hides=["/end/"])
+    assert f"admin ended the instance {instance.id}" in caplog.text
+    assert code(bot.send("GET", f"/requests/{waiting['id']}")) == (401, "invalid_credential")
+    assert [desk.advance(made["id"]) for made in (waiting, unseen)] == ["cancelled"] * 2
+    assert desk.approval(approved["id"]).status == "approved"
+    shows(admin, f"/instances/{instance.id}/end/", "None of its requests waits")
+    assert "cancelled: 0" in text_of(admin.post(f"/instances/{instance.id}/end/", follow=True))
+    assert admin.get(f"/instances/{uuid4()}/end/").status_code == 404
+
+
+def test_another_admin_ends_the_instance_of_a_disabled_owner(
+    admin: Client, bot: Door, desk: Desk, cast: Cast
+) -> None:
+    made = bot.ask()
+    set_groups("bea", [Group.ADMINS], actor=None)
+    accounts.disable("admin", actor="bea")
+    bea = log_in(cast.bea)
+    shows(bea, "/instances/", "owner disabled")
+    has(text_of(bea.post(f"/instances/{Instance.objects.get().id}/end/", follow=True)), "ed: 1")
+    entry = AuditEntry.objects.get(run=made["id"], act="cancelled", subject=f"run {made['id']}")
+    assert entry.actor == "bea"
+
+
+def test_lists_show_the_requests_of_one_instance(
+    bot: Door, provision: Callable[[str], Door], desk: Desk, admin: Client, admin_api: Caller
+) -> None:
+    other = provision("Other bot")
+    mine = [bot.ask(), bot.ask({**BODY, "tool": "decided"})]
+    theirs = [other.ask({**BODY, "tool": "elsewhere"}), other.ask({**BODY, "tool": "elsewhere"})]
+    for waiting, decided in (mine, theirs):
+        desk.advance(waiting["id"])
+        desk.decide(decided["id"])
+    instance = instance_named("Deploy bot").id
+    page = text(admin, "/instances/")
+    inbox, history = f"/inbox/?view=all&q=instance:{instance}", f"/decisions/?instance={instance}"
+    has(page, inbox.replace("&", "&amp;"), history)
+    for address, request in ((inbox, mine[0]), (history, mine[1])):
+        listed = re.findall('href="/a/([0-9a-f-]{36})/', text(admin, address))
+        assert set(listed) == {str(desk.approval(request["id"]).id)}
+    for query in (f"instance={instance}", f"q=instance:{instance}"):
+        items = admin_api.get(f"/decisions?{query}").json()["items"]
+        assert [item["run"] for item in items] == [mine[1]["id"]]
+    for wrong in ("/inbox/?q=instance:bot", "/decisions/?instance=bot"):
+        shows(admin, wrong, "must name an instance by its id", status=422)
+
+
+def test_the_list_costs_the_same_beside_any_number(
+    admin: Client, bot: Door, provision: Callable[[str], Door], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        provision(f"Bot {number}").ask()
+    with queries_at_most(9):
+        text(admin, "/instances/")
+    monkeypatch.setattr(instances, "MAX_INSTANCES", 2)
+    shows(admin, "/instances/", "Bot 4", "Bot 3", "4 more instances fit", hides=["Bot 2"])
+    shows(admin, "/instances/?q=bot+2", "Bot 2", hides=["Bot 3", "more instance"])
+    shows(admin, f"/instances/?q={instance_named('Bot 1').id}", "Bot 1", hides=["Bot 2"])
+    shows(admin, "/instances/?q=is:it", "has no filter is:", status=422)
+
+
+def test_a_busy_instance_writes_its_row_once_a_minute(
+    bot: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bot.ask()
+    first = Instance.objects.get().last_request_at
+    bot.ask()
+    assert Instance.objects.get().last_request_at == first
+    monkeypatch.setattr(instances, "_REQUEST_GRAIN", timedelta(0))
+    bot.ask()
+    assert Instance.objects.get().last_request_at != first
+
+
+def test_a_row_that_nobody_signed_is_marked(admin: Client, bot: Door) -> None:
+    Instance.objects.update(signature="00" * 64)
+    shows(admin, "/instances/", "not signed")
+
+
+def test_a_token_of_a_provisioner_manages_instances_alone(
+    admin: Client, cast: Cast, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = text_of(admin.post("/instances/tokens/add/", {"name": "terraform", "expires": "30"}))
+    plain = re.findall("sgn_[0-9a-f]+_[0-9a-f]+", page)[0]
+    assert Door(plain).send("POST", "/instances", {}, "k").status_code == 201
+    assert Token.objects.get(name="terraform").scopes == [Scope.INSTANCES_MANAGE]
+    _, every = tokens.create(cast.admin, ALL_SCOPES, name="every scope")
+    _, other = tokens.create(cast.admin, ALL_SCOPES - {Scope.INSTANCES_MANAGE}, name="other")
+    tokens.create(cast.ada, ALL_SCOPES, name="no effect")
+    past, _ = tokens.create(cast.admin, [Scope.INSTANCES_MANAGE], name="past", days=1)
+    Token.objects.filter(pk=past.pk).update(revoked_at=past.created_at)
+    shows(
+        admin,
+        "/instances/",
+        "terraform",
+        "every scope",
+        hides=[plain, ">other<", ">past<", "no effect"],
+    )
+    for name, words in (("", "say what the token is for"), ("x" * 61, "at most 60")):
+        refused = admin.post("/instances/tokens/add/", {"name": name, "expires": "30"})
+        assert words in text_of(refused, 422)
+    address = "/instances/tokens/{}/revoke/"
+    assert admin.post(address.format(other.split("_")[1])).status_code == 404
+    for token in (plain, every):
+        admin.post(address.format(token.split("_")[1]))
+        assert code(Door(token).send("POST", "/instances", {}, "k")) == (401, "invalid_credential")
+    monkeypatch.setattr(instances, "MAX_TOKENS", 0)
+    shows(admin, "/instances/", "There is none.")
+
+
+def test_the_api_makes_lists_and_ends_instances(
+    desk: Desk, cast: Cast, admin_api: Caller, ada_api: Caller
+) -> None:
+    made = admin_api.post("/instances", {"name": "Bot"}).json()
+    bot = Door(made["credential"])
+    request = bot.ask()
+    page = admin_api.get("/instances?q=bot").json()
+    assert page["omitted"] == 0
+    (row,) = page["items"]
+    assert (row["id"], row["owner"], row["state"]) == (made["id"], "admin", "active")
+    assert (row["framework"], row["open_requests"]) == ("langgraph", 1)
+    assert "credential" not in row
+    end = f"/instances/{made['id']}/end"
+    assert ada_api.post(end).status_code == 403
+    assert admin_api.post(end).json() == {"cancelled": 1}
+    assert admin_api.post(end).json() == {"cancelled": 0}
+    assert desk.advance(request["id"]) == "cancelled"
+    assert admin_api.get("/instances").json()["items"][0]["state"] == "ended"
+    assert field_of(admin_api.get("/instances?q=%00")) == (422, "q")
+    for name in (None, "", "x" * 101, 7):
+        assert field_of(admin_api.post("/instances", {"name": name})) == (422, "name")
+    for unknown in (uuid4(), "bot"):
+        assert admin_api.post(f"/instances/{unknown}/end").status_code == 404
+
+
+def test_a_narrow_token_ends_instances_with_what_waits(
+    bot: Door, desk: Desk, cast: Cast, admin_api: Caller
+) -> None:
+    """Who may end an instance may cancel its requests, even with a token that may not cancel runs."""
+    request = bot.ask()
+    _, plain = tokens.create(cast.admin, [Scope.INSTANCES_MANAGE])
+    admin_api.client = Client(headers={"authorization": f"Bearer {plain}"})
+    answer = admin_api.post(f"/instances/{Instance.objects.get().id}/end")
+    assert answer.json() == {"cancelled": 1}
+    assert desk.advance(request["id"]) == "cancelled"
+
+
+# Commands
+
+
+def test_an_instance_is_made_listed_and_ended(desk: Desk) -> None:
+    credential = tried("instances", "create", "Deploy bot", "--owner", "admin")[0].strip()
+    instance = authenticate(credential)
+    assert instance is not None
+    bot = Door(credential)
+    made = bot.ask()
+    assert tried("instances", "list") == (f"{instance.id}\tadmin\tDeploy bot\n", "")
+    assert "has ended" in tried("instances", "delete", instance.id)[0]
+    assert tried("instances", "list") == ("", "")
+    assert code(bot.send("POST", "/requests", BODY, "k")) == (401, "invalid_credential")
+    assert desk.advance(made["id"]) == "cancelled"
+
+
+def test_the_requests_of_a_disabled_owner_end_with_the_instance(desk: Desk) -> None:
+    credential = tried("instances", "create", "Deploy bot", "--owner", "admin")[0].strip()
+    made = Door(credential).ask()
+    desk.advance(made["id"])
+    User.objects.filter(username="admin").update(is_active=False)
+    instance = Instance.objects.get()
+    assert "cancelled: 1" in tried("instances", "delete", instance.id)[0]
+    assert desk.approval(made["id"]).status == "cancelled"
+    assert desk.advance(made["id"]) == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["create", "Bot", "--owner", "cyril"], "does not have the right"),
+        (["create", "", "--owner", "admin"], "instance_name must have 1 to 100 characters"),
+        (["create", "Bot", "--owner", "unknown"], "may not act"),
+        (["delete", uuid4()], "There is no such instance"),
+    ],
+)
+def test_a_refusal_is_one_line(desk: Desk, words: list[Any], reason: str) -> None:
+    assert reason in tried("instances", *words)[1]
+    assert not Instance.objects.exists()

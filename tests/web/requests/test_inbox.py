@@ -8,10 +8,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from approvals.models import Approval
+from approvals.models import Approval, SavedView
+from approvals.people import preferences
 from approvals.reads import inbox as lists
 from approvals.reads.approval_views import ApprovalView
 from approvals.reads.inbox import View
@@ -21,7 +24,7 @@ from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from tests.support import seeds
 from tests.support.office import BEA, Office, reseal
-from tests.support.pages import has, in_order, shows, text
+from tests.support.pages import has, in_order, queries_at_most, shows, text, text_of
 from tests.support.seeds import Cast
 
 Waiting = Callable[..., list[Approval]]
@@ -224,3 +227,90 @@ def test_a_row_says_its_object_its_amount_and_its_risk_once(bea: Client, waiting
     row = page[page.index("data-id=") : page.index("</li>")]
     has(row, 'Pay 12<span class="g">500</span>.50 euros to U+20123 for A-12345', ">in 7 d<")
     assert row.count("High risk") == 2  # for the eye and for the ear
+
+
+# Saved views
+
+
+ADD = "/inbox/views/add/"
+
+
+def test_a_view_is_saved_opened_and_deleted_by_its_owner_alone(bea: Client, ada: Client) -> None:
+    for risk in ("high", "high", "low"):
+        seeds.pending(requester="cyril", risk=risk)
+    shows(bea, "/inbox/", hides=["Save this view"])  # it is the whole list
+    form = {"q": "risk:high", "sort": "age", "group": ""}
+    page = shows(bea, "/inbox/?q=risk:high&sort=age", "Save this view")
+    for name in ("q", "sort"):
+        has(page, f'type="hidden" name="{name}" value="{form[name]}"')
+    to = bea.post(ADD, {"name": " Urgent <b> ", **form})["Location"]
+    assert to == "/inbox/?q=risk%3Ahigh&sort=age"
+    named = (
+        r'<a href="([^"]+)" aria-current="page"><bdi>Urgent &lt;b&gt;</bdi> <span class="num">2<'
+    )
+    (link,) = re.findall(named, text(bea, to))
+    assert link.replace("&amp;", "&") == to.removeprefix("/inbox/")
+    shows(ada, "/inbox/", hides=["Urgent"])
+    view = SavedView.objects.get()
+    ada.post(f"/inbox/views/{view.id}/delete/")
+    has(text(bea, to), f'action="/inbox/views/{view.id}/delete/"')
+    bea.post(f"/inbox/views/{view.id}/delete/")
+    shows(bea, "/inbox/", hides=["Urgent"])
+
+
+def test_a_refused_name_says_the_limit_and_comes_back(bea: Client, cast: Cast) -> None:
+    form = {"q": "risk:high", "name": "x" * 41}
+    page = text_of(bea.post(ADD, form, follow=True))
+    has(page, "Not saved: the name must have 1 to 40 visible characters.", f'value="{"x" * 41}"')
+    for name in ("", "  ", "a\u202eb"):
+        with pytest.raises(InvalidInput, match="visible"):
+            preferences.save_view("bea", name, {})
+    for number in range(preferences.MAX_VIEWS):
+        preferences.save_view("bea", f"{number}", {})
+    preferences.save_view("bea", "0", {"q": "again"})  # a name is saved again in its place
+    with pytest.raises(InvalidInput, match="you have 20 views already"):
+        preferences.save_view("bea", "one more", {})
+    preferences.save_view("ada", "her first", {})
+
+
+def test_twenty_views_cost_as_many_queries_as_none(bea: Client, cast: Cast) -> None:
+    seeds.pending(requester="cyril")
+    for number in range(preferences.MAX_VIEWS):
+        preferences.save_view("bea", f"view {number}", {"q": f"tool:{number}", "sort": "risk"})
+    preferences.save_view("bea", "view 0", {"q": "colour:red"})  # an operator that there is no more
+    with queries_at_most(8):
+        page = text(bea, "/inbox/?q=privileges&sort=risk&group=kind")
+    in_order(page, 'tool:set_privileges"', 'by:cyril"', "view 0")
+    has(page, 'value="risk:high"', 'value="agent:hr_onboarding"')
+
+
+# Own requests
+
+
+def test_a_requester_sees_what_became_of_their_requests(ada: Client, office: Office) -> None:
+    waiting, denied, other = office.start(), office.start(), office.start(requester="bea")
+    office.deny(denied, "Not <before> Monday.")
+    ids = {run: Approval.objects.get(run=run).id for run in (waiting, denied, other)}
+    page = shows(
+        ada, "/mine/", "waits for <bdi>bea", "Not &lt;before&gt; Monday.", f"/a/{ids[waiting]}/",
+        f"/a/{ids[denied]}/", f"/runs/{waiting}/", hides=[f"/a/{ids[other]}/", f"/runs/{other}/"],
+    )  # fmt: skip
+    assert '<span class="count num" data-count="mine">1</span>' in page  # hers to decide is Bea's
+    assert page.index(str(ids[waiting])) < page.index(str(ids[denied]))
+
+
+def test_a_person_without_runs_reads_what_to_do(ada: Client, cyril: Client) -> None:
+    shows(ada, "/mine/", "No request of your runs waits", "Choose an agent")
+    shows(cyril, "/mine/", "You have not started a run yet", hides=["Choose an agent"])
+
+
+def test_the_page_costs_as_many_queries_beside_more_requests(ada: Client, office: Office) -> None:
+    for _ in range(6):
+        office.start()
+    text(ada, "/mine/")
+    with CaptureQueriesContext(connection) as queries:
+        text(ada, "/mine/")
+    for _ in range(6):
+        office.start()
+    with queries_at_most(len(queries)):
+        text(ada, "/mine/")

@@ -1,6 +1,7 @@
-"""A reviewer asks the agent on the page of a request, which stays open: the answer, its limits and its refusals."""
+"""What a reviewer asks for beside a verdict: an answer, changes, and more time."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import cast
 from uuid import uuid4
 
@@ -10,9 +11,14 @@ from django.test import Client
 from approvals.decisions.teamwork import inquire
 from approvals.errors import TooManyInquiries
 from approvals.models import Approval, AuditEntry
+from approvals.reads import filters, history
+from approvals.requests import snapshot, verification
+from approvals.rights import principals
 from runtime.control.verification import verify
+from runtime.core.run.continuation import MAX_REVISIONS
 from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.limits import MAX_ANSWER, MAX_INQUIRIES, MAX_INQUIRY
+from runtime.core.values.verdicts import CHANGES
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Signal
 from runtime.ports.access import Actor
@@ -20,8 +26,8 @@ from runtime.ports.effects import ModelAnswer, ModelFailure, ModelRequest, Outco
 from tests.support import seeds
 from tests.support.api_client import Caller, field_of
 from tests.support.engine import types
-from tests.support.fake_ports import Script, say
-from tests.support.office import Office
+from tests.support.fake_ports import Script, ask, say, turns
+from tests.support.office import Office, reseal
 from tests.support.pages import has, in_order, send, shows, text_of
 
 BEA, ADA = Actor(person="bea"), Actor(person="ada")
@@ -146,3 +152,143 @@ def test_the_api_asks_and_lists(bea_api: Caller, office: Office) -> None:
     assert (told["state"], told["answer"], told["id"]) == ("answered", "Because.", sent["id"])
     assert field_of(bea_api.post(path, {"question": ""})) == (422, "question")
     assert bea_api.get(f"/approvals/{uuid4()}/questions").status_code == 404
+
+
+# Changes
+
+
+@pytest.fixture
+def revising(office: Office) -> Office:
+    """The agent proposes its second call twice, with another level the second time."""
+    levels = [("set_privileges", {"username": "newhire", "security_level": n}) for n in (3, 1)]
+    office.effects.agents["account_agent"] = turns(ask(levels[0]), ask(levels[1]), say("Done."))
+    return office
+
+
+def test_changes_are_requested_and_both_requests_are_linked(
+    bea: Client, ada: Client, revising: Office
+) -> None:
+    first = revising.request(revising.start())
+    shows(bea, first, "Request changes", f'The agent will receive: <q class="raw">{CHANGES}')
+    assert text_of(send(bea, first, "changes", reason="Level <b>1</b>."), 302) == ""
+    first.refresh_from_db()
+    assert (first.status, verification.fault(first)) == ("denied", None)
+    page = shows(bea, first, "Changes requested by <bdi>bea</bdi>", "Level &lt;b&gt;1&lt;/b&gt;.")
+    has(page, "is asked to propose it again", hides=["Denied"])
+    revising.advance(first.run_id)
+    second = Approval.objects.get(run=first.run_id, status="pending")
+    assert (second.revises, second.revision) == (first.gate, 2)
+    has(shows(bea, first), f'href="/a/{second.id}/"', "revision 2")
+    page = shows(bea, second, f'href="/a/{first.id}/"', "Level &lt;b&gt;1&lt;/b&gt;.", "Revision 2")
+    has(page, "The agent changed 1 argument:", "before: ", "now: ")
+    shows(bea, "/decisions/", "Changes requested")
+    shows(ada, first.run_id, "changes requested by <bdi>bea</bdi>")
+    chosen = [
+        filters.read_criteria({"verdict": verdict}, UTC)
+        for verdict in ("changes_requested", "denied")
+    ]
+    principal = principals.principal_of(Actor(person="bea"))
+    found = [[one.verdict for one in history.page(principal, one).items] for one in chosen]
+    assert found == [["changes_requested"], []]
+    second.revises = None
+    assert snapshot.approval_digest(second) != second.approval_digest
+
+
+def test_a_request_without_text_names_the_field_and_keeps_the_page(
+    bea: Client, asked: Approval
+) -> None:
+    page = text_of(send(bea, asked, "changes", reason=" "), 422)
+    has(page, "is required to request changes", 'data-writing="changes"', 'id="reason-problem"')
+    stale = text_of(send(bea, asked, "changes", reason="my own words", digest="sha256:x"), 409)
+    has(stale, "my own words", "the request changed while you were reading")
+    assert seeds.untouched(asked)
+
+
+def test_the_last_revision_is_approved_or_denied(bea: Client, office: Office) -> None:
+    approval = office.request(office.start())
+    reseal([approval], revises=approval.id, revision=MAX_REVISIONS)
+    shows(bea, approval, "the last one: approve or deny it", hides=["Request changes"])
+    with pytest.raises(InvalidInput, match="is its last one"):
+        seeds.decide(approval, Actor(person="bea"), "request_changes", "Less.")
+    assert seeds.untouched(approval)
+    send(bea, approval, "deny", reason="no")
+    approval.refresh_from_db()
+    assert approval.status == "denied"
+
+
+# More time
+
+
+DAYS_10 = timedelta(days=10)
+
+
+def local(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M}"
+
+
+def test_a_reviewer_extends_and_everybody_reads_why(
+    bea: Client, ada: Client, office: Office
+) -> None:
+    approval = office.request(office.start())
+    until = datetime.now(UTC) + DAYS_10
+    has(shows(bea, approval, "Extend the deadline", "extend-until"), "at most 30 days from now")
+    sent = send(bea, approval, "extend", until=local(until), reason="Her <b>lead</b> is away.")
+    assert sent.status_code == 302
+    told = (
+        "Extended",
+        local(until).replace("T", " "),
+        "by <bdi>bea",
+        "Her &lt;b&gt;lead",
+        f'expires <time datetime="{local(until)}',
+    )
+    for reader in (bea, ada):
+        shows(reader, approval, *told)
+    assert office.advance(approval.run_id).status == "suspended"
+    assert types(approval.run_id)[-1] == "GateExtended"
+    shows(ada, f"/runs/{approval.run_id}/?tab=transcript", "Extended a deadline", "lead")
+    assert verify(approval.run_id).is_consistent
+    send(bea, approval, "approve")
+    assert office.advance(approval.run_id).status == "completed"
+    assert verify(approval.run_id).is_consistent
+    shows(ada, approval, *told[:-1])
+
+
+def test_the_deadline_is_in_the_zone_of_the_reader(bea: Client, office: Office) -> None:
+    approval = office.request(office.start())
+    bea.cookies["signoff_zone"] = "Asia/Tokyo"
+    day = datetime.now(UTC).date() + DAYS_10
+    shows(bea, approval, "JST")
+    send(bea, approval, "extend", until=f"{day}T09:00", reason="x")
+    approval.refresh_from_db()
+    assert approval.expires_at == datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def test_a_wrong_form_comes_back_with_its_texts(bea: Client, office: Office) -> None:
+    approval = office.request(office.start())
+    moment = local(datetime.now(UTC) + timedelta(days=1))
+    page = text_of(send(bea, approval, "extend", until=moment, reason="Why not"), 422)
+    has(page, "after the present deadline", moment, "Why not")
+    approval.refresh_from_db()
+    assert approval.first_expires_at is None
+
+
+def test_an_admin_extends_what_others_decide(
+    bea: Client, admin: Client, ada: Client, office: Office
+) -> None:
+    approval = office.request(office.start())
+    shows(admin, approval, "not decide it", "extend-until", hides=["Hand over", "Write a remark"])
+    shows(ada, approval, hides=["extend-until"])
+    sent = send(admin, approval, "extend", until=local(datetime.now(UTC) + DAYS_10), reason="x")
+    assert sent.status_code == 302
+    shows(bea, approval, "by <bdi>admin")
+
+
+def test_a_program_extends(bea_api: Caller, office: Office) -> None:
+    approval = office.request(office.start())
+    until = (datetime.now(UTC) + DAYS_10).isoformat(timespec="seconds")
+    answer = bea_api.post(f"/approvals/{approval.id}/extension", {"until": until, "reason": "x"})
+    assert answer.status_code == 200
+    told = answer.json()
+    assert datetime.fromisoformat(told["expires_at"]) == datetime.fromisoformat(until)
+    assert told["first_expires_at"] < told["expires_at"]
+    assert told["digest"] == approval.approval_digest

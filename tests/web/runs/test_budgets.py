@@ -1,18 +1,24 @@
-"""Budgets in pages and API: limit gates and grants, a stricter budget for one run, and the usage."""
+"""Limits, waits and suspicion: what holds a run up."""
 
 import json
+from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 from pytest_django import Settings
 
 from approvals.models import Approval, AuditEntry
 from runtime.core.values.budgets import BudgetLimits
-from runtime.models import Run
+from runtime.core.values.enums import FailureCause
+from runtime.models import LostLease, Run
+from runtime.ports.effects import ModelFailure, Outcome, RateLimited
+from tests.config.test_metrics import families, value
 from tests.support.api_client import Caller, field_of
-from tests.support.engine import events
+from tests.support.engine import events, pause
+from tests.support.fake_ports import say
 from tests.support.office import NEWCOMER, Office
 from tests.support.pages import has, send, shows, text_of
 
@@ -111,3 +117,100 @@ def test_an_agents_own_limits_are_listed_beside_the_runs(bea_api: Caller, office
     allowed = {use["limit"]: use["allowed"] for use in uses}
     assert allowed == {"calls": "5", "seconds": "60", "depth": "3"}
     assert {use["limit"]: use["used"] for use in uses}["calls"] == "1"
+
+
+# Rate limits
+
+
+MODEL = "openai:<a>"
+SHOWN = "openai:&lt;a&gt;"
+CALL = {"frame": "0", "agent": "hr_onboarding", "model": MODEL}
+
+
+def _limited(office: Office, *outcomes: Outcome) -> UUID:
+    """A run whose model gives these outcomes and then answers, up to its first wait."""
+    left = [*outcomes, say("done")]
+    office.effects.agents["hr_onboarding"] = lambda request: left.pop(0)
+    return office.start()
+
+
+def _refused(retry_after: float) -> ModelFailure:
+    return ModelFailure(
+        error="busy", retryable=True, retry_after=retry_after, cause=FailureCause.LIMIT, model=MODEL
+    )
+
+
+def test_a_wait_for_a_rate_limit_is_shown_with_its_model_time_and_tries(
+    office: Office, ada: Client, admin: Client, ada_api: Caller
+) -> None:
+    at = timezone.now().replace(microsecond=0) + timedelta(minutes=5)
+    run = _limited(office, _refused(0.0), RateLimited(model=MODEL, until=at, queue_number=4))
+    found = ada_api.get(f"/runs/{run}").json()
+    (wait,) = found["rate_limits"]
+    assert {**wait, **CALL, "tries": 2} == wait
+    assert datetime.fromisoformat(wait["until"]) == at
+    assert found["status_text"].startswith(f"{MODEL} waits for the rate limit of its provider")
+    assert ada_api.get("/runs").json()["items"][0]["rate_limits"] == [wait]
+    shows(ada, run, "Waits for a rate limit", SHOWN, "2 times", hides=["of its model</h2>"])
+    shows(ada, "/runs/", f"{SHOWN}</bdi> waits for the rate limit", "put off 2 times")
+    shows(admin, "/overview/", "Waiting for a rate limit", SHOWN, "1 call waits")
+    pause(run)
+    office.advance(run)
+    assert ada_api.get(f"/runs/{run}").json()["rate_limits"] == []
+    shows(admin, "/overview/", hides=[SHOWN])
+
+
+def test_a_refused_request_is_one_try_and_a_reply_ends_the_wait(
+    office: Office, ada_api: Caller
+) -> None:
+    run = _limited(office, _refused(30.0))
+    assert [one["tries"] for one in ada_api.get(f"/runs/{run}").json()["rate_limits"]] == [1]
+    run = _limited(office, _refused(0.0))
+    found = ada_api.get(f"/runs/{run}").json()
+    assert (found["status"], found["rate_limits"]) == ("completed", [])
+    assert Run.objects.get(id=run).limited is None
+
+
+# Suspected runs
+
+
+AFTER = "after two workers in a row died or lost it"
+
+
+def test_a_suspected_run_says_its_number_in_the_queue(
+    office: Office, ada: Client, admin: Client, ada_api: Caller
+) -> None:
+    first, second, tried, ordinary = (office.start() for _ in range(4))
+    for seconds, run in enumerate((first, second, tried)):
+        due = timezone.now() + timedelta(seconds=seconds)
+        Run.objects.filter(id=run).update(status="running", isolated=True, due_at=due)
+    Run.objects.filter(id=tried).update(owner=uuid4())
+    texts = {run["id"]: run["status_text"] for run in ada_api.get("/runs").json()["items"]}
+    assert texts == {
+        str(first): f"waits to be tried in another process, {AFTER}: number 1 of 2",
+        str(second): f"waits to be tried in another process, {AFTER}: number 2 of 2",
+        str(tried): f"is tried in another process, {AFTER}",
+        str(ordinary): None,
+    }
+    assert ada_api.get(f"/runs/{second}").json()["status_text"] == texts[str(second)]
+    shows(ada, second, "Waits to be tried, number 2 of 2")
+    shows(ada, tried, "Is being tried in another process")
+    shows(ada, ordinary, hides=["to be tried", "being tried"])
+    shows(ada, "/runs/", f"{AFTER}: number 1 of 2")
+    shows(admin, "/overview/", "</span> wait to be tried", "</span> is being tried")
+    measures = families()
+    assert value(measures, "runs_suspected", state="waiting") == 2
+    assert value(measures, "runs_suspected", state="tried") == 1
+
+
+def test_a_quarantined_run_is_not_counted_as_suspected(office: Office, admin: Client) -> None:
+    """Its page says with how many others it was in each process that it lost."""
+    run, worker = office.start(), uuid4()
+    Run.objects.filter(id=run).update(status="quarantined", isolated=True, losses=5, reason="died")
+    for lost, process in ((run, worker), (uuid4(), worker), (uuid4(), worker), (run, uuid4())):
+        LostLease.objects.create(run_id=lost, worker=process, position=1, isolated=False)
+    page = shows(admin, run, "with 2 other runs", "alone in its process", hides=["being tried"])
+    assert page.index("with 2 other runs") < page.index("alone in its process")
+    shows(admin, "/overview/", hides=["to be tried"])
+    Run.objects.filter(id=run).update(losses=4, reason="its journal does not verify")
+    shows(admin, run, hides=["with 2 other runs"])
