@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -189,7 +188,6 @@ def at_provider(provider: OpenIDProvider, site: str = "http://testserver") -> It
         override_settings(MIDDLEWARE=doors, SIGNOFF_OIDC=known, PUBLIC_URL=site),
         override_settings(INSTALLED_APPS=apps),
     ):
-        import_module("approvals.people.oidc")  # or the first page does, in its limited time
         yield
 
 

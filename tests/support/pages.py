@@ -12,7 +12,6 @@ from django.test.utils import CaptureQueriesContext
 
 from approvals.models import Approval
 from approvals.requests import confirmation
-from config import urls  # noqa: F401 - or the first page imports it, in its limited time
 from runtime.ports import wiring
 
 Place = str | UUID | Approval

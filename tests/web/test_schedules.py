@@ -18,7 +18,7 @@ from tests.support.people import until
 from tests.support.seeds import Cast
 from tests.support.seeds import published as publish
 from tests.upkeep.test_sweeper import room, sweeping
-from tests.web.test_governance import shows, words
+from tests.web.test_governance import says, words
 
 __all__ = ["room"]  # a fixture
 
@@ -48,14 +48,14 @@ def made(client: Client, **more: str) -> str:
 def test_a_schedule_from_the_form_to_the_run_in_its_history(
     ada: Client, office: Office, published: None, room: None
 ) -> None:
-    shows(ada, "/schedules/", "No schedules yet", "New schedule…")
-    shows(ada, "/schedules/new/", "Which agent", "Hr onboarding")
+    says(ada, "/schedules/", "No schedules yet", "New schedule…")
+    says(ada, "/schedules/new/", "Which agent", "Hr onboarding")
     ada.cookies["signoff_zone"] = "America/Lima"
     assert 'name="zone" value="America/Lima"' in ada.get(NEW).content.decode()
-    shows(ada, NEW, "Schedule Hr onboarding", "username", "Cron expression", "Time zone")
+    says(ada, NEW, "Schedule Hr onboarding", "username", "Cron expression", "Time zone")
     soon = (timezone.now() + timedelta(seconds=1)).replace(microsecond=0)
     place = made(ada, zone="UTC", starts_at=soon.replace(tzinfo=None).isoformat())
-    shows(
+    says(
         ada, place, "Every hour", "every hour", "No time has come yet", "Next times", "made by ada"
     )
     with sweeping(threading.Event()):
@@ -63,20 +63,20 @@ def test_a_schedule_from_the_form_to_the_run_in_its_history(
     run = Run.objects.get()
     page = ada.get(place).content.decode()
     assert f'href="/runs/{run.id}/"' in page
-    shows(ada, place, "Queued", "Run now", hides=("Last failure",))
-    shows(ada, f"/runs/{run.id}/", "newhire", "ScheduleEvery hour")
+    says(ada, place, "Queued", "Run now", hides=("Last failure",))
+    says(ada, f"/runs/{run.id}/", "newhire", "ScheduleEvery hour")
     office.advance(run.id)
     office.cancel(run.id, "Enough.")
-    shows(ada, place, "Cancelled")
+    says(ada, place, "Cancelled")
     Run.objects.update(status="failed")
-    shows(ada, place, "Last failure", "the run failed")
-    shows(ada, "/schedules/", "Every hour", "active", "Hr onboarding")
+    says(ada, place, "Last failure", "the run failed")
+    says(ada, "/schedules/", "Every hour", "active", "Hr onboarding")
 
 
 def test_acts_of_people_on_the_page(
     ada: Client, admin: Client, office: Office, published: None
 ) -> None:
-    shows(ada, made(ada, every="", cron="0 12 * * *"), "0 12 * * *", "12:00:00 CE")
+    says(ada, made(ada, every="", cron="0 12 * * *"), "0 12 * * *", "12:00:00 CE")
     form = str(uuid4())
     place = made(ada, form=form)
     assert made(ada, form=form) == place  # a form that is sent twice
@@ -94,7 +94,7 @@ def test_acts_of_people_on_the_page(
         "back-filled by ada",
         "waits for its turn",
     )
-    shows(ada, place, "4 times from 20", hides=("+00:00",))
+    says(ada, place, "4 times from 20", hides=("+00:00",))
     paused = words(admin.post(f"{place}pause/", follow=True))
     has(paused, "paused", "None while it is paused", "waits until it is resumed")
     has(words(ada.post(f"{place}resume/", follow=True)), "active", "resumed by ada")
@@ -103,7 +103,7 @@ def test_acts_of_people_on_the_page(
     assert day["first"] in wrong.content.decode()
     changed = ada.post(f"{place}change/", {**SAID, "name": "Other name"}, follow=True)
     has(words(changed), "Other name", "changed by ada")
-    shows(ada, f"{place}change/", "Save the changes")
+    says(ada, f"{place}change/", "Save the changes")
     has(words(ada.post(f"{place}end/", follow=True)), "ended", "It has ended.", hides=("Run now",))
     has(words(ada.post(f"{place}run-now/"), 409), "The schedule has ended.")
 
@@ -151,8 +151,8 @@ def test_an_agent_that_is_gone_and_a_row_that_does_not_verify(ada: Client, publi
     has(words(ada.get("/schedules/new/?agent=gone"), 404), "There is no agent named gone.")
     place = made(ada)
     TriggerAct.objects.update(act="paused")
-    shows(ada, place, "This schedule cannot be shown", "does not verify", hides=("Run now",))
-    shows(ada, f"{place}change/", "does not verify")
+    says(ada, place, "This schedule cannot be shown", "does not verify", hides=("Run now",))
+    says(ada, f"{place}change/", "does not verify")
     has(words(ada.post(f"{place}end/")), "does not verify")
 
 
@@ -183,7 +183,7 @@ def test_a_rhythm_is_chosen_and_its_next_times_are_shown_before_it_is_saved(
     assert "Nothing is saved yet" in page
     assert not Trigger.objects.exists()
     place = made(ada, **rhythm)
-    shows(ada, place, "30 9 * * TUE")
+    says(ada, place, "30 9 * * TUE")
     form = ada.get(f"{place}change/").content.decode()
     assert '<option value="weekly" selected>' in form
     assert 'value="09:30"' in form

@@ -16,7 +16,7 @@ from tests.support.commands import tried
 from tests.support.office import NEWCOMER
 from tests.support.pages import has, text
 from tests.support.seeds import Cast
-from tests.web.test_governance import shows, words
+from tests.web.test_governance import says, words
 
 MAPPING = {name: f"{{{{data.{name}}}}}" for name in NEWCOMER}
 SAID = {
@@ -73,7 +73,7 @@ def test_acts_of_people_on_the_page(
     assert made(ada, form=form) == place  # a form that is sent twice
     admin_api.post("/events", {"id": "h-2", "name": "employee.hired", "data": {}})
     Occurrence.objects.update(state="failed", reason="filter: there is no security_level")
-    shows(ada, place, "h-2", "not started", "there is no security_level", "Retry")
+    says(ada, place, "h-2", "not started", "there is no security_level", "Retry")
     tried = ada.post(f"{place}change/", {**SAID, "try": "1"})
     has(words(tried), "h-2", "does not fit")
     number = Occurrence.objects.get().number
@@ -83,9 +83,9 @@ def test_acts_of_people_on_the_page(
     has(words(ada.post(f"{place}resume/", follow=True)), "active", "resumed by ada")
     changed = ada.post(f"{place}change/", {**SAID, "name": "Other", "at_once": "3"}, follow=True)
     has(words(changed), "Other", "changed by ada", "Runs at once3")
-    shows(ada, f"{place}change/", "Save the changes", "Try")
+    says(ada, f"{place}change/", "Save the changes", "Try")
     Trigger.objects.update(problem="the trigger does not verify")
-    shows(ada, place, "It starts nothing", "the trigger does not verify", "problem")
+    says(ada, place, "It starts nothing", "the trigger does not verify", "problem")
     has(words(ada.post(f"{place}change/", SAID, follow=True)), hides=("It starts nothing",))
     assert f'href="{NEW}">Trigger…' in ada.get("/agents/hr_onboarding/").content.decode()
     waking = {**SAID, "wakes": "only"}
@@ -98,15 +98,15 @@ def test_acts_of_people_on_the_page(
         "webhook made by ada",
     )
     assert '<option value="stripe">Stripe' in hook.content.decode()
-    shows(ada, place, "in X-Token", "No delivery was refused", hides=("/api/v1/hooks/",))
+    says(ada, place, "in X-Token", "No delivery was refused", hides=("/api/v1/hooks/",))
     wrong = ada.post(f"{place}webhook/", {"scheme": "github", "secret": "short"})
     has(words(wrong, 422), "The field “secret” must be text of 16 to 200 characters")
     has(words(ada.post(f"{place}webhook/remove/", follow=True)), "The webhook is removed.")
     has(words(ada.post(f"{place}end/", follow=True)), "ended", hides=("Pause", "Retry"))
     has(words(ada.post(f"{place}pause/"), 409), "The trigger has ended.")
     TriggerAct.objects.update(act="paused")
-    shows(ada, place, "This trigger cannot be shown", "does not verify", hides=("Pause",))
-    shows(ada, f"{place}change/", "does not verify")
+    says(ada, place, "This trigger cannot be shown", "does not verify", hides=("Pause",))
+    says(ada, f"{place}change/", "does not verify")
     has(words(ada.post(f"{place}end/")), "does not verify")
     has(words(ada.get("/triggers/new/?agent=gone"), 404), "There is no agent named gone.")
 

@@ -1,4 +1,4 @@
-"""A policy: what it decides about a call, its text, its draft and its sentences."""
+"""A policy: its ruling on a call, its text, its draft and its sentences."""
 
 from collections.abc import Collection
 from typing import Any

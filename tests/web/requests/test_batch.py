@@ -22,12 +22,6 @@ from tests.support.seeds import Cast
 Waiting = Callable[..., list[Approval]]
 
 
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page has the time to look for odd values, also on a slow machine."""
-    monkeypatch.setattr(time_limits, "SOFT_SECONDS", 600.0)
-
-
 def _rule(quorum: int, *, reason: bool = False) -> dict[str, Any]:
     """What a request stores whose rule demands so many people, or a reason."""
     stages = [{"quorum": quorum, "people": [], "groups": []}]

@@ -17,7 +17,6 @@ from runtime.core.values.enums import EffectClass, GateKind
 from runtime.models import JournalEntry
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolFailure, ToolResult, Unknown
-from runtime.reads import time_limits
 from runtime.web import downloads
 from tests.approvals.policies.office import asked, reviewers
 from tests.support import seeds
@@ -124,9 +123,8 @@ def test_filters_suggest_the_names_in_the_list(bea: Client, asked: Approval) -> 
 
 
 def test_a_lookalike_is_named_in_the_history_and_the_activity(
-    bea: Client, admin: Client, asked: Approval, monkeypatch: pytest.MonkeyPatch
+    bea: Client, admin: Client, asked: Approval
 ) -> None:
-    monkeypatch.setattr(time_limits, "SOFT_SECONDS", 60)
     reseal([asked], sentence="Pay billing@p\u0430ypal.com")
     seeds.decide(asked, BEA)
     for page in (text(bea, "/decisions/"), text(admin, "/people/bea/activity/")):

@@ -14,18 +14,11 @@ from approvals.models import Approval
 from approvals.reads import inbox
 from approvals.requests import snapshot
 from runtime.core.values.enums import GateKind, Risk
-from runtime.reads import time_limits
 from tests.support import seeds
 from tests.support.api_client import Caller
 from tests.support.office import BEA, Office
 from tests.support.pages import has, in_order, queries_at_most, send, shows, text, text_of
 from tests.support.seeds import Cast
-
-
-@pytest.fixture(autouse=True)
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No page leaves odd values out because the machine of the tests is busy."""
-    monkeypatch.setattr(time_limits, "SOFT_SECONDS", 60.0)
 
 
 def _approved(*calls: Any) -> None:
