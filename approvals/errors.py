@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from runtime.core.values.limits import MAX_INQUIRIES
-from runtime.errors import Refusal, RequestError
+from runtime.errors import InvalidInput, Refusal, RequestError
 
 
 class ApprovalError(RequestError):
@@ -135,6 +135,10 @@ class UnknownPerson(Missing):
 
     def __init__(self, username: str) -> None:
         super().__init__(f"There is no person {username}.")
+
+
+class AlreadyTaken(InvalidInput):
+    """Another person has this already."""
 
 
 class UnknownToken(Missing):

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cache
+from functools import cache, partial
 from threading import Thread
-from typing import Any
+from typing import TypeVar
 
 from httpx2 import create_ssl_context
 
+Value = TypeVar("Value")
 _NAT64 = 0x64FF9B << 64  # RFC 6052: with an IPv4 address in the last 32 bits
 MAX_RETRY_SECONDS = 366 * 24 * 3600.0  # that a server may ask for
 # RFC 4291: other forms of IPv6 are local, or carry IPv4.
@@ -32,24 +33,30 @@ class AddressRefused(Exception):
     """A name is at an address to which no request may go."""
 
 
+def call_within(seconds: float, call: Callable[[], Value]) -> Value:
+    """Return what a call returns. Raise TimeoutError if it takes longer: it is left behind in its thread."""
+    outcome = Future[Value]()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except Exception as exc:
+            outcome.set_exception(exc)
+
+    Thread(target=run, daemon=True).start()
+    return outcome.result(seconds)
+
+
 def addresses_of(
     host: str, port: int | None, is_allowed: Callable[[str], bool], *, seconds: float
 ) -> list[str]:
     """Resolve a name, now. Raise AddressRefused if one address is not allowed, and OSError without any in time.
 
-    The system's lookup has no limit and cannot be ended, so a slow one is left behind in its thread.
+    The system's lookup has no limit and cannot be ended.
     """
-    lookup = Future[list[Any]]()
-
-    def look_up() -> None:
-        try:
-            lookup.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        except Exception as exc:
-            lookup.set_exception(exc)
-
-    Thread(target=look_up, daemon=True).start()
+    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
-        entries = lookup.result(seconds)
+        entries = call_within(seconds, look_up)
     except TimeoutError as exc:
         raise TimeoutError("the name was not resolved in time") from exc
     addresses = [str(entry[4][0]) for entry in entries]

@@ -5,13 +5,20 @@ nobody any more.
 """
 
 import uuid
+from typing import Any
 
-import django.contrib.postgres.fields
-import django.db.models.deletion
-import django.db.models.functions.text
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import migrations, models
+from django.db.models.functions import Lower
 
+ID = ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False))
+NUMBER = (
+    "id",
+    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
+)
+SIGNED = [("signature", models.TextField()), ("key_id", models.TextField())]
+PERSON: dict[str, Any] = {"on_delete": models.PROTECT, "to": settings.AUTH_USER_MODEL}
 ENDS_ONCE = """
 CREATE FUNCTION approvals_secondfactor_keep() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -161,52 +168,24 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="SecondFactor",
             fields=[
-                ("signature", models.TextField()),
-                ("key_id", models.TextField()),
-                (
-                    "id",
-                    models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False),
-                ),
-                (
-                    "kind",
-                    models.TextField(
-                        choices=[
-                            ("app", "App"),
-                            ("passkey", "Passkey"),
-                            ("recovery code", "Recovery Code"),
-                        ]
-                    ),
-                ),
+                *SIGNED,
+                ID,
+                ("kind", models.TextField()),
                 ("name", models.TextField()),
                 ("secret", models.JSONField()),
                 ("created_at", models.DateTimeField()),
                 ("counter", models.BigIntegerField(default=0)),
                 ("used_at", models.DateTimeField(null=True)),
                 ("ended_at", models.DateTimeField(null=True)),
-                (
-                    "person",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="second_factors",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
+                ("person", models.ForeignKey(related_name="second_factors", **PERSON)),
             ],
-            options={"abstract": False},
         ),
         migrations.AddField("vote", "authenticated", models.JSONField(null=True)),
         migrations.CreateModel(
             name="NoticeChannel",
             fields=[
-                ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
-                (
-                    "person",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="channels",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
+                ID,
+                ("person", models.ForeignKey(related_name="channels", **PERSON)),
                 ("kind", models.TextField()),
                 ("address", models.JSONField()),
                 ("from_risk", models.TextField(db_default="", default="")),
@@ -223,11 +202,7 @@ class Migration(migrations.Migration):
                 (
                     "person",
                     models.OneToOneField(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        primary_key=True,
-                        related_name="notice_times",
-                        serialize=False,
-                        to=settings.AUTH_USER_MODEL,
+                        primary_key=True, serialize=False, related_name="notice_times", **PERSON
                     ),
                 ),
                 ("zone", models.TextField()),
@@ -236,7 +211,7 @@ class Migration(migrations.Migration):
                 ("urgent_at_night", models.BooleanField(db_default=False, default=False)),
                 (
                     "digest",
-                    django.contrib.postgres.fields.ArrayField(
+                    ArrayField(
                         base_field=models.SmallIntegerField(),
                         db_default=[],
                         default=list,
@@ -248,16 +223,11 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="SentNotice",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                NUMBER,
                 (
                     "channel",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
+                        on_delete=models.CASCADE,
                         related_name="sent_notices",
                         to="approvals.noticechannel",
                     ),
@@ -291,8 +261,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="DirectoryToken",
             fields=[
-                ("signature", models.TextField()),
-                ("key_id", models.TextField()),
+                *SIGNED,
                 ("public_id", models.TextField(primary_key=True, serialize=False)),
                 ("directory", models.TextField()),
                 ("secret_hash", models.TextField()),
@@ -302,14 +271,12 @@ class Migration(migrations.Migration):
                 ("last_used_at", models.DateTimeField(null=True)),
                 ("revoked_at", models.DateTimeField(null=True)),
             ],
-            options={"abstract": False},
         ),
         migrations.CreateModel(
             name="DirectoryEntry",
             fields=[
-                ("signature", models.TextField()),
-                ("key_id", models.TextField()),
-                ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
+                *SIGNED,
+                ID,
                 ("directory", models.TextField()),
                 ("kind", models.TextField()),
                 ("name", models.TextField()),
@@ -318,22 +285,14 @@ class Migration(migrations.Migration):
                 ("attributes", models.JSONField()),
                 ("created_at", models.DateTimeField()),
                 ("changed_at", models.DateTimeField()),
-                (
-                    "person",
-                    models.OneToOneField(
-                        null=True,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="entry",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
+                ("person", models.OneToOneField(null=True, related_name="entry", **PERSON)),
             ],
             options={
                 "constraints": [
                     models.UniqueConstraint(
                         models.F("directory"),
                         models.F("kind"),
-                        django.db.models.functions.text.Lower("name"),
+                        Lower("name"),
                         name="directory_name",
                     ),
                     models.UniqueConstraint(
@@ -347,28 +306,13 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="MappingAct",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("signature", models.TextField()),
-                ("key_id", models.TextField()),
+                NUMBER,
+                *SIGNED,
                 ("seq", models.IntegerField()),
                 ("by", models.TextField(null=True)),
                 ("at", models.DateTimeField()),
                 ("source", models.TextField()),
-                (
-                    "act",
-                    models.TextField(
-                        choices=[
-                            ("proposed", "Proposed"),
-                            ("confirmed", "Confirmed"),
-                            ("withdrawn", "Withdrawn"),
-                        ]
-                    ),
-                ),
+                ("act", models.TextField()),
                 ("value", models.TextField()),
                 ("gives", models.TextField()),
             ],

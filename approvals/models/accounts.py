@@ -111,7 +111,7 @@ class SecondFactor(SignedRow):
     person = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="second_factors"
     )
-    kind = models.TextField(choices=FactorKind.choices)
+    kind = models.TextField()  # a FactorKind
     name = models.TextField()
     secret = models.JSONField()  # sealed of an app, the public key of a passkey, the hash of a code
     created_at = models.DateTimeField()
@@ -289,16 +289,13 @@ class MappingAct(SignedAct):
 
     class MappingChange(models.TextChoices):
         PROPOSED = "proposed"  # it waits for a second admin
-        CONFIRMED = (
-            "confirmed"  # by a second admin, by the only one after a day, or on the command line
-        )
+        CONFIRMED = "confirmed"  # by a second or the only admin, or on the command line
         WITHDRAWN = "withdrawn"  # before or after it was confirmed
 
     KIND = "mapping"
     SIGNED_FIELDS = ("source", "seq", "act", "value", "gives", "by", "at")
 
     source = models.TextField()  # `directory NAME` or `oidc:NAME`, which is the giver of the right
-    act = models.TextField(choices=MappingChange.choices)
     value = models.TextField()
     gives = models.TextField()  # a group here, or `oidc:NAME`, to sign in there
 

@@ -21,7 +21,7 @@ from django.db import transaction
 from django.dispatch import Signal
 
 from approvals import clock
-from approvals.errors import LastAdmin, NotConfirmable, UnknownPerson
+from approvals.errors import AlreadyTaken, LastAdmin, NotConfirmable, UnknownPerson
 from approvals.models import ApprovalClaim, Assignment, Handover, PasswordLink
 from approvals.people import directories, tokens
 from approvals.rights import assignments, principals
@@ -55,13 +55,13 @@ def create_person(
     Without a password the person cannot log in before they chose one with a link. The username must be new
     regardless of case, because people read it and the requester rule compares it.
     """
-    check_username(username)
+    checked_username(username)
     if password is not None:
         check_password(password, username)
     names = {"first_name": checked_name(full_name), "email": checked_mail(email)}
     with changing():
         if User.objects.filter(username__iexact=username).exists():
-            raise InvalidInput("username", "is taken")
+            raise AlreadyTaken("username", "is taken")
         person = User.objects.create_user(username=username, password=password, **names)
         assignments.grant(person, assignments.CREDENTIAL, actor=actor, behind=behind)
         _join(person, groups, actor)
@@ -290,8 +290,8 @@ def require_other_admin(person: User, act: str) -> None:
         raise LastAdmin(f"{person.username} is the last active admin and cannot {act}.")
 
 
-def check_username(username: str) -> None:
-    """Raise InvalidInput naming `username` if no person may have this one."""
+def checked_username(username: str) -> str:
+    """Return a username. Raise InvalidInput naming `username` if no person may have it."""
     if not 1 <= len(username) <= MAX_USERNAME:
         raise InvalidInput("username", f"must have 1 to {MAX_USERNAME} characters")
     try:
@@ -302,6 +302,7 @@ def check_username(username: str) -> None:
         ) from exc
     if not _FIRST.match(username):
         raise InvalidInput("username", "must begin with a letter or a digit")
+    return username
 
 
 def check_password(password: str, username: str) -> None:

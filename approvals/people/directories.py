@@ -8,12 +8,12 @@ put no person into a group.
 """
 
 import re
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import User
+from django.db.models import Q
 
 from approvals.models import Assignment, DirectoryEntry, DirectoryToken
 from approvals.people import tokens
@@ -29,10 +29,11 @@ NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeopleDirectory:
-    """A directory; `makers` made tokens for it, or could act as those who did."""
+    """A directory with its tokens, the newest first; `makers` made them, or could act as those who did."""
 
     name: str
     makers: frozenset[str]
+    tokens: tuple[DirectoryToken, ...]
 
     @property
     def giver(self) -> str:
@@ -43,25 +44,23 @@ class PeopleDirectory:
         """Name the assignment that says that a person is in a group of this directory."""
         return f"{self.giver} {group}"
 
+    def group_of(self, membership: Assignment) -> UUID:
+        """Return the id of the group in which this assignment puts its person."""
+        return UUID(membership.what.removeprefix(f"{self.giver} "))
+
 
 def find(name: str) -> PeopleDirectory | None:
     """Return the directory with this name; None if it never had a token."""
-    rows = DirectoryToken.objects.filter(directory=name)
-    signed = [row for row in rows if signed_rows.is_valid(row)]
+    rows = DirectoryToken.objects.filter(directory=name).order_by("-created_at")
+    signed = tuple(row for row in rows if signed_rows.is_valid(row))
     makers = {hand for row in signed if row.by is not None for hand in assignments.hands(row.by)}
-    return PeopleDirectory(name=name, makers=frozenset(makers)) if signed else None
+    return PeopleDirectory(name=name, makers=frozenset(makers), tokens=signed) if signed else None
 
 
 def find_all() -> list[PeopleDirectory]:
     """Return the directories by name."""
     names = DirectoryToken.objects.order_by("directory").values_list("directory", flat=True)
     return [row for name in names.distinct() if (row := find(name)) is not None]
-
-
-def tokens_of(directory: PeopleDirectory) -> tuple[DirectoryToken, ...]:
-    """Return the tokens of a directory, the newest first."""
-    rows = DirectoryToken.objects.filter(directory=directory.name).order_by("-created_at")
-    return tuple(row for row in rows if signed_rows.is_valid(row))
 
 
 def create_token(name: str, *, days: int, actor: str | None) -> tuple[DirectoryToken, str]:
@@ -96,32 +95,16 @@ def check_enabling(person: User) -> None:
     """Raise Forbidden if a directory that still has a token disabled or deleted this person: it alone enables them."""
     entry = DirectoryEntry.objects.filter(person=person, attributes__active=False).first()
     directory = None if entry is None else find(entry.directory)
-    if directory is not None and any(token.is_valid for token in tokens_of(directory)):
+    if directory is not None and any(token.is_valid for token in directory.tokens):
         raise Forbidden("directory", f"The {directory.giver} disabled them, and must enable them.")
 
 
-def members(directory: PeopleDirectory, groups: Iterable[UUID]) -> dict[UUID, list[User]]:
-    """Return the people who are in these groups of a directory, in the order in which they came."""
-    group_of = {directory.membership(group): group for group in groups}
-    rows = Assignment.objects.filter(what__in=group_of).select_related("person")
+def memberships(directory: PeopleDirectory, *which: Q, **condition: Any) -> list[Assignment]:
+    """Return the assignments that put people into groups of a directory, in the order in which they came."""
+    rows = Assignment.objects.filter(*which, what__startswith=f"{directory.giver} ", **condition)
     newest = rows.order_by("what", "person", "-seq").distinct("what", "person")
-    people: dict[UUID, list[User]] = {group: [] for group in group_of.values()}
-    for row in sorted(newest, key=lambda row: row.pk):
-        if assignments.is_of(row, row.person):
-            people[group_of[row.what]].append(row.person)
-    return people
-
-
-def groups_of(directory: PeopleDirectory, people: Collection[User]) -> dict[int, list[UUID]]:
-    """Return the ids of the groups of a directory in which people are, by the key of the person."""
-    prefix = f"{directory.giver} "
-    groups: dict[int, list[UUID]] = {person.pk: [] for person in people}
-    rows = assignments.latest(people)
-    for person in people:
-        for (key, right), row in rows.items():
-            if key == person.pk and right.startswith(prefix) and assignments.is_of(row, person):
-                groups[key].append(UUID(right.removeprefix(prefix)))
-    return groups
+    present = [row for row in newest.select_related("person") if assignments.is_of(row, row.person)]
+    return sorted(present, key=lambda row: row.pk)
 
 
 def signed_entries(directory: PeopleDirectory, **condition: Any) -> list[DirectoryEntry]:

@@ -5,10 +5,10 @@ the group then gets the right at once, and loses it at once. The right names its
 the mapping. It counts as confirmed by the admin who confirmed the mapping.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 from django.conf import settings
@@ -16,7 +16,7 @@ from django.contrib.auth.models import Group as GroupRow
 from django.contrib.auth.models import User
 
 from approvals import clock
-from approvals.errors import LogBroken, NotConfirmable
+from approvals.errors import AlreadyTaken, LogBroken, NotConfirmable
 from approvals.models import Assignment, DirectoryEntry, DirectoryToken, MappingAct
 from approvals.people import accounts, directories
 from approvals.people.directories import PeopleDirectory
@@ -33,6 +33,7 @@ Act = MappingAct.MappingChange
 MAX_VALUE = 200
 MAX_MAPPINGS = 100  # of one source
 _Key = tuple[str, str]
+TimeByGroup = dict[str, datetime | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,10 @@ class Mapping:
     def is_alone(self) -> bool:
         """Whether one admin alone is behind it."""
         return self.proposed_by is not None and self.confirmed_by == self.proposed_by
+
+    def is_old(self, at: datetime) -> bool:
+        """Tell whether the only admin may confirm it."""
+        return at - self.proposed_at >= ALONE
 
 
 def _apply(state: dict[_Key, Mapping], row: MappingAct) -> dict[_Key, Mapping]:
@@ -82,15 +87,14 @@ def propose(source: str, value: str, right: str, *, actor: str | None) -> None:
 
     A right is a group here, or a provider: its subjects are the external ids of the directory.
     """
-    provider = _provider(right)
-    if not 1 - bool(provider) <= len(value) <= MAX_VALUE * (not provider) or not is_text(value):
+    provider, is_directory = _provider(right), source.startswith(assignments.DIRECTORY)
+    shortest, longest = (1, MAX_VALUE) if provider is None else (0, 0)
+    if not shortest <= len(value) <= longest or not is_text(value):
         raise InvalidInput("value", f"must have 1 to {MAX_VALUE} characters, for a sign-in none")
-    if right not in (*accounts.all_groups(), provider and provider.giver):
-        raise InvalidInput("right", "must be a group, or a provider of sign-ins")
+    if right not in accounts.all_groups() and (provider is None or not is_directory):
+        raise InvalidInput("right", "must be a group, or of a directory a provider of sign-ins")
     if source not in sources():
         raise InvalidInput("source", "must be a directory, or a provider with a claim of groups")
-    if provider and not source.startswith(assignments.DIRECTORY):
-        raise InvalidInput("right", "must be a group")
     with LOG.locked():
         state = LOG.read(source=source)
         if (value, right) in state:
@@ -129,12 +133,9 @@ def withdraw(source: str, value: str, right: str, *, actor: str | None) -> None:
 
 def may_confirm(mapping: Mapping, admin: str) -> bool:
     """Tell whether this admin may confirm the mapping: a second one, or, without such an admin, a day later any."""
-    return _may_confirm(mapping.proposed_by, admin, clock.now() - mapping.proposed_at >= ALONE)
-
-
-def _may_confirm(author: str | None, admin: str, is_old: bool) -> bool:
-    second = SecondAdmin(author=author)
-    return second.may_be(admin) or (is_old and author is not None and not second.candidates())
+    second = SecondAdmin(author=mapping.proposed_by)
+    is_alone = mapping.proposed_by is not None and not second.candidates()
+    return second.may_be(admin) or (is_alone and mapping.is_old(clock.now()))
 
 
 def sources() -> list[str]:
@@ -145,23 +146,21 @@ def sources() -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A person of a source, who is in the groups `values` there, and at providers the `subject`.
+    """A person of a source, the groups they are in there, and at providers the `subject`.
 
-    `since` says when they came into a group; a provider does not know.
+    Each group says since when; a provider does not know.
     """
 
     person: User
-    values: Collection[str]
+    groups: TimeByGroup
     subject: str = ""
-    since: dict[str, datetime] = field(default_factory=dict)
 
 
 def follow(source: str, members: Iterable[Member], makers: Collection[str] = ()) -> None:
     """Give people the rights that a source gives for their groups, and end its other ones.
 
     A group that an admin took away is given again after the person came into the group there anew, or by a new mapping.
-    The caller holds the lock on people. Raise LastAdmin, and InvalidInput naming `external_id` if another person is
-    this subject.
+    The caller holds the lock on people. Raise LastAdmin, and AlreadyTaken if another person is this subject.
     """
     confirmed = [mapping for mapping in find_all(source) if mapping.confirmed_at is not None]
     for member in members:
@@ -169,7 +168,7 @@ def follow(source: str, members: Iterable[Member], makers: Collection[str] = ())
         rights = dict[str, Mapping]()
         for mapping in confirmed if person.is_active else ():
             provider = _provider(mapping.right)
-            if provider is None and mapping.value in member.values:
+            if provider is None and mapping.value in member.groups:
                 rights.setdefault(mapping.right, mapping)
             elif provider is not None and member.subject:
                 subject = f"{assignments.SIGN_IN}{provider.issuer} {member.subject}"
@@ -182,34 +181,25 @@ def follow(source: str, members: Iterable[Member], makers: Collection[str] = ())
         for right, mapping in rights.items():
             is_given = right in groups or right.startswith(assignments.SIGN_IN)
             is_given = is_given and assignments.in_force(rows.get(right))
-            since = member.since.get(mapping.value)
+            since = member.groups.get(mapping.value)
             if not is_given and not _is_taken_away(rows.get(right), mapping, since):
                 _give(person, right, mapping, source, makers)
 
 
 def follow_entries(directory: PeopleDirectory, entries: Iterable[DirectoryEntry]) -> None:
     """Give people of a directory the rights of the groups they are in there. Raise what `follow` does."""
-    subjects = {entry.person: entry.external_id for entry in entries if entry.person is not None}
-    if not subjects:
+    members = {
+        entry.person: Member(person=entry.person, groups={}, subject=entry.external_id)
+        for entry in entries
+        if entry.person is not None
+    }
+    if not members:
         return
     groups = directories.signed_entries(directory, kind=directories.GROUP)
-    names = {group.pk: group.name for group in groups}
-    groups_of = directories.groups_of(directory, subjects)
-    rows = assignments.latest(subjects)
-    members = [
-        Member(
-            person=person,
-            values=[names[group] for group in groups_of[person.pk] if group in names],
-            subject=subject,
-            since={
-                names[group]: rows[person.pk, directory.membership(group)].given_at
-                for group in groups_of[person.pk]
-                if group in names
-            },
-        )
-        for person, subject in subjects.items()
-    ]
-    follow(directory.giver, members, directory.makers)
+    names = {directory.membership(group.pk): group.name for group in groups}
+    for row in directories.memberships(directory, person__in=members, what__in=names):
+        members[row.person].groups[names[row.what]] = row.given_at
+    follow(directory.giver, members.values(), directory.makers)
 
 
 def _follow_all(source: str, ended: str = "") -> None:
@@ -217,8 +207,7 @@ def _follow_all(source: str, ended: str = "") -> None:
 
     It gives rights at the next sign-in, because only then it says who is in which group.
     """
-    directory = directories.find(source.removeprefix(assignments.DIRECTORY))
-    if source.startswith(assignments.DIRECTORY) and directory is not None:
+    if (directory := _directory(source)) is not None:
         follow_entries(directory, directories.signed_entries(directory, kind=directories.PERSON))
         return
     for person in User.objects.filter(groups__name=ended):
@@ -263,13 +252,18 @@ def _give(person: User, right: str, mapping: Mapping, source: str, makers: Colle
     if right.startswith(assignments.SIGN_IN):
         # With two people of one subject, neither could sign in.
         if any(holder != person for holder in assignments.holders(right)):
-            raise InvalidInput("external_id", "belongs to another account")
+            raise AlreadyTaken("external_id", "belongs to another account")
         # Who can sign in as the person has changed, as it does with a new password.
         assignments.grant(person, assignments.CREDENTIAL, actor=source, behind=makers)
     else:
         person.groups.add(GroupRow.objects.get_or_create(name=right)[0])
     assignments.grant(person, right, **terms)
     log_change(source, f"gave {right} to {person.username}")
+
+
+def _directory(source: str) -> PeopleDirectory | None:
+    is_directory = source.startswith(assignments.DIRECTORY)
+    return directories.find(source.removeprefix(assignments.DIRECTORY)) if is_directory else None
 
 
 def _provider(right: str) -> IdentityProvider | None:
@@ -286,43 +280,36 @@ def _append(act: Act, source: str, value: str, right: str, actor: str | None) ->
 class RightsOfSource:
     """A source of rights as admins see it. `groups` has the names of the groups of a directory with their people.
 
-    Each of its `mappings` tells whether the reader may confirm it.
+    Each of its `mappings` tells whether the reader may try to confirm it.
     """
 
     source: str
-    tokens: tuple[DirectoryToken, ...] = ()
-    last_used_at: datetime | None = None
+    mappings: Iterable[tuple[Mapping, bool]]
+    tokens: Collection[DirectoryToken] = ()
     people: int = 0
-    groups: tuple[tuple[str, int], ...] = ()
-    mappings: tuple[tuple[Mapping, bool], ...] = ()
+    groups: Iterable[tuple[str, int]] = ()
 
 
 def views(reader: str) -> list[RightsOfSource]:
     """Return the sources for an admin, directories first."""
-    may_confirm, at = cache(_may_confirm), clock.now()  # asked once for each author
-
-    def is_confirmable(mapping: Mapping) -> bool:
-        is_old = at - mapping.proposed_at >= ALONE
-        return mapping.confirmed_at is None and may_confirm(mapping.proposed_by, reader, is_old)
-
-    views = []
+    at, views = clock.now(), []
     for source in sources():
-        rows = tuple((mapping, is_confirmable(mapping)) for mapping in find_all(source))
-        directory = directories.find(source.removeprefix(assignments.DIRECTORY))
-        if directory is None or directory.giver != source:
+        rows = [
+            (row, row.confirmed_at is None and (row.proposed_by != reader or row.is_old(at)))
+            for row in find_all(source)
+        ]
+        directory = _directory(source)
+        if directory is None:
             views.append(RightsOfSource(source=source, mappings=rows))
             continue
         groups = directories.signed_entries(directory, kind=directories.GROUP)
-        members = directories.members(directory, [group.pk for group in groups])
-        tokens = directories.tokens_of(directory)
-        used = [token.last_used_at for token in tokens if token.last_used_at]
+        sizes = Counter(map(directory.group_of, directories.memberships(directory)))
         view = RightsOfSource(
             source=source,
-            tokens=tokens,
-            last_used_at=max(used, default=None),
-            people=len(directories.signed_entries(directory, kind=directories.PERSON)),
-            groups=tuple((group.name, len(members[group.pk])) for group in groups),
             mappings=rows,
+            tokens=directory.tokens,
+            people=len(directories.signed_entries(directory, kind=directories.PERSON)),
+            groups=[(group.name, sizes[group.pk]) for group in groups],
         )
         views.append(view)
     return views

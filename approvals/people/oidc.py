@@ -7,9 +7,9 @@ provider, for this installation, and for the browser in which the login began.
 
 import hmac
 import secrets
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -31,6 +31,7 @@ from urllib3.exceptions import HTTPError
 from approvals.errors import NotSignedIn
 from approvals.rules.identity_providers import Identity, IdentityProvider, is_confidential
 from approvals.rules.policy import STEP_UP_TIME
+from runtime.network import call_within
 
 ALGORITHMS = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
@@ -40,17 +41,13 @@ ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 LAST_SECOND = 2**33  # of a time that counts
 MAX_SUBJECT = 255  # OpenID Connect Core 1.0, section 2
 DISCOVERY_SECONDS = 600
+FAILURE_SECONDS = 30  # in which a provider that did not answer is not asked again
 ANSWER_SECONDS = 5.0
 MAX_ANSWER = 1024 * 1024  # bytes
 MAX_GROUPS = 1000  # of a person, in a claim
 _FAULTS = (
-    OAuth2Error,
-    requests.RequestException,
-    jwt.PyJWTError,
-    KeyError,
-    TypeError,
-    ValueError,
-    AttributeError,
+    *(OAuth2Error, OSError, HTTPError, jwt.PyJWTError),
+    *(KeyError, TypeError, ValueError, AttributeError),
 )
 
 
@@ -58,28 +55,25 @@ class ProviderRequests(DefaultSocialAccountAdapter):
     """allauth's settings: it follows no redirect of a provider, which could lead to an address inside."""
 
     def get_requests_session(self) -> requests.Session:
-        """Return a session without redirects, which reads answers in time."""
+        """Return a session without redirects, whose answers are short and come in time, to the last byte."""
         session: requests.Session = super().get_requests_session()
         session.max_redirects = 0
         session.stream = True
-        session.hooks["response"].append(_read_in_time)
+        session.hooks["response"].append(_read)
+        ask = session.request
+        session.request = lambda *args, **options: call_within(  # type: ignore[method-assign]
+            ANSWER_SECONDS, partial(ask, *args, **options)
+        )
         return session
 
 
-def _read_in_time(response: requests.Response, **_: Any) -> None:
-    """Read an answer that was begun. The timeout of requests is one for each part of it."""
-    until = time.monotonic() + ANSWER_SECONDS
-    content = bytearray()
-    try:
-        while chunk := response.raw.read1(MAX_ANSWER, decode_content=True):
-            content += chunk
-            if len(content) > MAX_ANSWER or time.monotonic() > until:
-                raise requests.Timeout("the answer is too long, or takes too long")
-    except HTTPError as exc:
-        raise requests.ConnectionError(exc) from exc
-    finally:
-        response.close()
-    response._content = bytes(content)  # noqa: SLF001 - as requests does itself, without a limit
+def _read(response: requests.Response, **_: Any) -> None:
+    """Read an answer that was begun."""
+    with response:
+        content = response.raw.read(MAX_ANSWER + 1, decode_content=True)
+    if len(content) > MAX_ANSWER:
+        raise OAuth2Error("the answer is too long")
+    response._content = content  # noqa: SLF001 - as requests does itself, without a limit
 
 
 class _Endpoints(OpenIDConnectOAuth2Adapter):
@@ -106,15 +100,22 @@ class _Endpoints(OpenIDConnectOAuth2Adapter):
 
     @property
     def openid_config(self) -> dict[str, Any]:
-        """The discovered endpoints. They are kept for a while, so strangers cannot make this process ask each time."""
+        """The discovered endpoints, kept for a while, so strangers cannot make this process ask each time.
+
+        They are empty for a while after they could not be read: who comes then does not wait for the provider.
+        """
         key = f"oidc-{self.provider.name}"
         config: dict[str, Any] | None = cache.get(key)
         if config is None:
-            config = dict(super().openid_config)
-            if config["issuer"] != self.provider.issuer:
-                raise OAuth2Error("the provider names another issuer")
-            if not all(is_confidential(config[name]) for name in ENDPOINTS):
-                raise OAuth2Error("an endpoint has no https")
+            try:
+                config = dict(super().openid_config)
+                if config["issuer"] != self.provider.issuer:
+                    raise OAuth2Error("the provider names another issuer")
+                if not all(is_confidential(config[name]) for name in ENDPOINTS):
+                    raise OAuth2Error("an endpoint has no https")
+            except _FAULTS:
+                cache.set(key, {}, FAILURE_SECONDS)
+                raise
             cache.set(key, config, DISCOVERY_SECONDS)
         return config
 
@@ -148,19 +149,10 @@ def begin(
         parameters["max_age"] = str(int(STEP_UP_TIME.total_seconds()))
         if provider.acr:
             parameters["acr_values"] = provider.acr
+    state = {"next_url": page, "auth_params": parameters, "nonce": nonce, "step_up": step_up}
+    client = _Endpoints(request, provider).get_provider()
     try:
-        there: HttpResponse = (
-            _Endpoints(request, provider)
-            .get_provider()
-            .redirect(
-                request,
-                AuthProcess.LOGIN,
-                next_url=page,
-                auth_params=parameters,
-                nonce=nonce,
-                step_up=step_up,
-            )
-        )
+        there: HttpResponse = client.redirect(request, AuthProcess.LOGIN, **state)
         return there
     except _FAULTS as fault:
         raise NotSignedIn(f"{provider.label} cannot be reached now. Try again later.") from fault
@@ -219,14 +211,12 @@ def _verified(request: HttpRequest, provider: IdentityProvider, state: dict[str,
             raise OAuth2Error("the details are another subject's")
         claims = {**details, **claims}
     verified = claims.get("email_verified") is True
-    groups = claims.get(provider.claim)
-    names = [text for text in groups if isinstance(text, str)] if isinstance(groups, list) else []
     identity = Identity(
         provider=provider,
         subject=claims["sub"],
         address=str(claims.get("email", "")).lower() if verified else "",
         full_name=str(claims.get("name", "")),
-        groups=tuple(names[:MAX_GROUPS]),
+        groups=_groups(provider, claims),
     )
     return SignedIn(
         identity=identity,
@@ -235,6 +225,19 @@ def _verified(request: HttpRequest, provider: IdentityProvider, state: dict[str,
         proof=proof,
         step_up=bool(state.get("step_up")),
     )
+
+
+def _groups(provider: IdentityProvider, claims: dict[str, Any]) -> tuple[str, ...]:
+    """Return the groups of the claim: none without it, and one of a text. Raise NotSignedIn if they cannot be read.
+
+    Else a person would lose rights without a word. Microsoft Entra refers elsewhere for more than 200 groups.
+    """
+    groups = claims.get(provider.claim) or []
+    groups = [groups] if isinstance(groups, str) else groups
+    is_elsewhere = provider.claim in (claims.get("_claim_names") or ())
+    if not isinstance(groups, list) or len(groups) > MAX_GROUPS or is_elsewhere:
+        raise NotSignedIn(f"{provider.label} does not list your groups. Ask an admin.")
+    return tuple(name for name in groups if isinstance(name, str))
 
 
 def _claims(protocol: _Endpoints, token: str) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.http import HttpRequest
 from fido2.server import Fido2Server
 from fido2.webauthn import (
     AttestedCredentialData,
@@ -21,7 +20,7 @@ from fido2.webauthn import (
 )
 
 from approvals.models import SecondFactor
-from approvals.people import accounts, login, second_factors
+from approvals.people import accounts, second_factors
 from approvals.people.second_factors import Kind
 from approvals.signed import rows as signed_rows
 from runtime.errors import InvalidInput
@@ -65,12 +64,8 @@ def begin_check(person: User) -> Ceremony:
     return dict(options), state
 
 
-def check(
-    request: HttpRequest, person: User, state: dict[str, Any] | None, answer: str
-) -> str | None:
+def check(person: User, state: dict[str, Any] | None, answer: str) -> str | None:
     """Return the kind of factor if a passkey of this person signed our challenge, else None."""
-    if not login.count_code(request, person.get_username()):
-        return None
     credentials = _credentials(person)
     try:
         response = AuthenticationResponse.from_dict(json.loads(answer))
@@ -78,10 +73,8 @@ def check(
     except _FAULTS:
         return None
     row = next(row for row, credential in credentials.items() if credential == used)
-    if not second_factors.use(row, response.response.authenticator_data.counter):
-        return None
-    login.forget_codes(person.get_username())
-    return str(Kind.PASSKEY)
+    counter = response.response.authenticator_data.counter
+    return str(Kind.PASSKEY) if second_factors.use(row, counter) else None
 
 
 def _credentials(person: User) -> dict[SecondFactor, AttestedCredentialData]:

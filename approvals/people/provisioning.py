@@ -6,6 +6,7 @@ deleted here loses everything at once, and no one gets a username again that ano
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -13,7 +14,10 @@ from uuid import UUID
 
 import scim2_models as scim
 from django.contrib.auth.models import User
+from django.core.exceptions import RequestDataTooBig
+from django.db import IntegrityError
 from django.db.models import Q
+from django.http import HttpRequest
 from pydantic import Field
 from scim2_models.path import CompareOperator, Comparison
 from scim2_server.handler import ScimHandler
@@ -23,7 +27,7 @@ from scim2_server.service import ScimService
 from scim2_server.storage import ScimStorage, SearchPage
 
 from approvals import clock
-from approvals.errors import LastAdmin
+from approvals.errors import AlreadyTaken, LastAdmin
 from approvals.models import DirectoryEntry
 from approvals.people import accounts, directories, mappings
 from approvals.people.directories import DELETED, GROUP, PERSON, PeopleDirectory
@@ -106,10 +110,24 @@ _PROVIDER = scim.ScimProvider(
 _SERVICE = ScimService(_PROVIDER)
 
 
-def answer(directory: PeopleDirectory, request: ScimRequest) -> ScimResponse:
-    """Do what a directory asks for."""
+def answer(
+    directory: PeopleDirectory | None, request: HttpRequest, base_url: str, path: str
+) -> ScimResponse:
+    """Do what a directory asks for, without one nothing."""
     try:
-        return ScimHandler(_SERVICE, _Storage(directory)).handle(request)
+        if directory is None:
+            raise scim.UnauthorizedException(detail="Send a valid token of a directory.")
+        scim_request = ScimRequest(
+            method=request.method or "",
+            base_url=base_url,
+            path=path,
+            query=request.GET.dict(),
+            headers=request.headers,
+            body=request.body,
+        )
+        return ScimHandler(_SERVICE, _Storage(directory)).handle(scim_request)
+    except RequestDataTooBig:
+        return _SERVICE.error_response(scim.PayloadTooLargeException())
     except scim.SCIMException as refused:
         return _SERVICE.error_response(refused)
 
@@ -119,7 +137,7 @@ def adopt(name: str, username: str, user_name: str) -> None:
 
     Only the command line may: whom a directory changes it can sign in as. Raise InvalidInput, UnknownPerson.
     """
-    accounts.check_username(user_name)
+    accounts.checked_username(user_name)
     with accounts.changing():
         person, at = accounts.read_person(username), clock.now()
         if directories.find(name) is None:
@@ -150,10 +168,15 @@ class _Storage(ScimStorage):
                 yield
         except LastAdmin as refused:
             raise scim.ConflictException(detail=refused.detail) from refused
+        except AlreadyTaken as refused:
+            detail = f"{refused.field} {refused.detail}"
+            raise scim.UniquenessException(detail=detail) from refused
+        except IntegrityError as refused:
+            detail = "userName, displayName or externalId is taken"
+            raise scim.UniquenessException(detail=detail) from refused
         except InvalidInput as refused:
-            is_taken = refused.field == "external_id"
-            error = scim.UniquenessException if is_taken else scim.InvalidValueException
-            raise error(detail=f"{refused.field} {refused.detail}") from refused
+            detail = f"{refused.field} {refused.detail}"
+            raise scim.InvalidValueException(detail=detail) from refused
 
     def get(
         self, resource_type: scim.ResourceType, resource_id: str, *, response_parameters: Any = None
@@ -195,10 +218,6 @@ class _Storage(ScimStorage):
         entry = DirectoryEntry(directory=self.directory.name, kind=kind, version=0, created_at=at)
         if isinstance(resource, DirectoryPerson):
             entry.name = str(resource.user_name)
-            accounts.check_username(entry.name)
-            there = self.entries.filter(kind=PERSON, name__iexact=entry.name)
-            if there.exists() or User.objects.filter(username__iexact=entry.name).exists():
-                raise scim.UniquenessException(detail="userName is taken")
             entry.attributes = {}
             giver, makers = self.directory.giver, self.directory.makers
             entry.person = accounts.create_person(
@@ -231,9 +250,8 @@ class _Storage(ScimStorage):
             entry.delete()
         else:
             accounts.disable(entry.person.username, actor=self.directory.giver)
-            for group in directories.groups_of(self.directory, [entry.person])[entry.person.pk]:
-                right = self.directory.membership(group)
-                assignments.end(entry.person, right, actor=self.directory.giver)
+            for row in directories.memberships(self.directory, person=entry.person):
+                assignments.end(entry.person, row.what, actor=self.directory.giver)
             entry.kind, entry.name = DELETED, entry.person.get_username()
             entry.external_id, entry.attributes = "", {"active": False}
             signed_rows.sign(entry)
@@ -259,14 +277,9 @@ class _Storage(ScimStorage):
     def _saved(self, entry: DirectoryEntry, resource: scim.Resource[Any]) -> scim.Resource[Any]:
         """Sign and save an entry, and give and end the rights that follow from it."""
         entry.external_id = _checked("externalId", resource.external_id or "")
-        siblings = self.entries.filter(kind=entry.kind).exclude(pk=entry.pk)
-        if entry.external_id and siblings.filter(external_id=entry.external_id).exists():
-            raise scim.UniquenessException(detail="externalId is taken")
         former = entry.name
         if isinstance(resource, DirectoryGroup):
             entry.name = _checked("displayName", resource.display_name or "")
-            if siblings.filter(name__iexact=entry.name).exists():
-                raise scim.UniquenessException(detail="displayName is taken")
         sent = resource.model_dump()
         # An admin or the command line disabled the person: the directory cannot enable them.
         is_disabled_here = (
@@ -314,8 +327,9 @@ class _Storage(ScimStorage):
         """Put exactly these people into a group, and apply what changed for each of them."""
         right, giver = self.directory.membership(group.pk), self.directory.giver
         after = self._people(ids)
-        members = directories.members(self.directory, [group.pk])[group.pk]
-        signed = directories.signed_entries(self.directory, person__in=members)
+        members = directories.memberships(self.directory, what=right)
+        people = [row.person for row in members]
+        signed = directories.signed_entries(self.directory, person__in=people)
         before = {entry.pk: entry for entry in signed}
         everybody = before | after
         changed = [key for key in everybody if (key in before) != (key in after)]
@@ -346,22 +360,25 @@ class _Storage(ScimStorage):
     def _resources(self, entries: Collection[DirectoryEntry]) -> list[scim.Resource[Any]]:
         """Return entries as resources, people with their groups and groups with their people."""
         people = [entry.person for entry in entries if entry.person is not None]
-        groups_of = directories.groups_of(self.directory, people)
-        group_ids = {group for groups in groups_of.values() for group in groups}
-        names = dict(self.entries.filter(pk__in=group_ids).values_list("pk", "name"))
-        groups = [entry.pk for entry in entries if entry.person is None]
-        members = directories.members(self.directory, groups)
-        everybody = {person.pk for group in members.values() for person in group}
-        ids = dict(self.entries.filter(person__in=everybody).values_list("person", "pk"))
+        rights = [self.directory.membership(entry.pk) for entry in entries]
+        is_concerned = Q(person__in=people) | Q(what__in=rights)
+        groups_of, people_in = (
+            defaultdict[int, list[UUID]](list),
+            defaultdict[UUID, list[int]](list),
+        )
+        for row in directories.memberships(self.directory, is_concerned):
+            groups_of[row.person_id].append(group := self.directory.group_of(row))
+            people_in[group].append(row.person_id)
+        names = dict(self.entries.filter(pk__in=people_in).values_list("pk", "name"))
+        ids = dict(self.entries.filter(person__in=groups_of).values_list("person", "pk"))
         resources: list[scim.Resource[Any]] = []
         for entry in entries:
             resource: scim.Resource[Any]
             if entry.person is None:
                 resource = DirectoryGroup.model_validate(entry.attributes)
+                keys = [ids[person] for person in people_in[entry.pk] if person in ids]
                 resource.members = [
-                    DirectoryMember(value=str(ids[person.pk]), ref=f"Users/{ids[person.pk]}")
-                    for person in members[entry.pk]
-                    if person.pk in ids
+                    DirectoryMember(value=str(key), ref=f"Users/{key}") for key in keys
                 ]
             else:
                 sent = {name: entry.attributes[name] for name in _KEPT if name in entry.attributes}
@@ -377,9 +394,11 @@ class _Storage(ScimStorage):
                     if group in names
                 ]
             resource.id, resource.external_id = str(entry.pk), entry.external_id or None
-            created, changed, version = entry.created_at, entry.changed_at, _version(entry)
             resource.meta = scim.Meta(
-                resource_type=entry.kind, created=created, last_modified=changed, version=version
+                resource_type=entry.kind,
+                created=entry.created_at,
+                last_modified=entry.changed_at,
+                version=_version(entry),
             )
             resources.append(resource)
         return resources

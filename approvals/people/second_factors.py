@@ -19,12 +19,11 @@ from cryptography.hazmat.primitives.twofactor.totp import TOTP
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
-from django.http import HttpRequest
 
 from approvals import clock
 from approvals.errors import UnknownFactor
 from approvals.models import SecondFactor
-from approvals.people import accounts, login, tokens
+from approvals.people import accounts, tokens
 from approvals.signed import rows as signed_rows
 from approvals.signed.audit import log_change
 from runtime.errors import InvalidInput, KeyMissing
@@ -138,15 +137,22 @@ def reset(username: str, *, actor: str) -> None:
             log_change(actor, f"removed the second factors of {username}")
 
 
-def check_code(request: HttpRequest, person: User, code: str) -> str | None:
-    """Return the kind of factor that this code is of, and use it up. None if it is wrong, used before, or throttled."""
-    if not login.count_code(request, person.get_username()):
-        return None
+def use_code(person: User, code: str) -> str | None:
+    """Return the kind of factor that this code is of, and use it up. None if it is wrong, or was used before."""
     code = "".join(code.split()).replace("-", "").lower()
-    kind = _use_code(person, code)
-    if kind is not None:
-        login.forget_codes(person.get_username())
-    return kind
+    for row in of_person(person):
+        if row.kind != Kind.APP or not signed_rows.is_valid(row):
+            continue
+        try:
+            step = _step_of(_open(row.secret, str(row.id)), code)
+        except InvalidInput:  # its key cannot be opened: the other factors work
+            continue
+        if step is not None and use(row, step):
+            return "totp"
+    for row in _current(person, kind=Kind.RECOVERY_CODE):
+        if tokens.is_secret(code, row.secret) and signed_rows.is_valid(row):
+            return str(Kind.RECOVERY_CODE) if _end(person, pk=row.pk) else None
+    return None
 
 
 def use(row: SecondFactor, counter: int) -> bool:
@@ -155,19 +161,6 @@ def use(row: SecondFactor, counter: int) -> bool:
     if counter or row.counter:  # many passkeys count nothing
         rows = rows.filter(counter__lt=counter)
     return bool(rows.update(counter=counter, used_at=clock.now()))
-
-
-def _use_code(person: User, code: str) -> str | None:
-    for row in of_person(person):
-        if row.kind != Kind.APP or not signed_rows.is_valid(row):
-            continue
-        step = _step_of(_open(row.secret, str(row.id)), code)
-        if step is not None and use(row, step):
-            return "totp"
-    for row in _current(person, kind=Kind.RECOVERY_CODE):
-        if tokens.is_secret(code, row.secret) and signed_rows.is_valid(row):
-            return str(Kind.RECOVERY_CODE) if _end(person, pk=row.pk) else None
-    return None
 
 
 def _renew_codes(person: User) -> list[str]:

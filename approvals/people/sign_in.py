@@ -9,7 +9,7 @@ A Slack user proves themselves with a link that Slack gives to them alone, the p
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from django.conf import settings
@@ -38,7 +38,7 @@ def signing_in(identity: Identity) -> Iterator[User]:
         if not person.is_active:
             raise NotSignedIn("This account is disabled.")
         if identity.provider.claim:
-            member = mappings.Member(person=person, values=identity.groups)
+            member = mappings.Member(person=person, groups=dict.fromkeys(identity.groups))
             with suppress(LastAdmin), transaction.atomic():  # the last admin keeps all
                 mappings.follow(identity.provider.giver, [member])
         yield person
@@ -89,35 +89,32 @@ def _right(identity: Identity) -> str:
 
 def _new_person(identity: Identity) -> User:
     """Make an account named by the verified address, else by the provider and the subject."""
-    try:
-        address = accounts.checked_mail(identity.address)
-    except InvalidInput:  # no mail could be sent to it
-        address = ""
+    address = _or_empty(accounts.checked_mail, identity.address)
     is_known = Q(email__iexact=address) | Q(username__iexact=address)
     if address and User.objects.filter(is_known).exists():
         raise NotSignedIn(
             "An account with your address exists. Log in with its password, then connect it on the page Your account."
         )
     right, giver = _right(identity), identity.provider.giver
-    try:
-        accounts.check_username(address)
-        username = address
-    except InvalidInput:
-        username = f"{identity.provider.name}-{hashlib.sha256(right.encode()).hexdigest()[:16]}"
-    try:
-        full_name = accounts.checked_name(identity.full_name)
-    except InvalidInput:
-        full_name = ""
+    digest = hashlib.sha256(right.encode()).hexdigest()[:16]
     person = accounts.create_person(
-        username=username,
+        username=_or_empty(accounts.checked_username, address)
+        or f"{identity.provider.name}-{digest}",
         password=None,
         groups=[],
         actor=giver,
-        full_name=full_name,
+        full_name=_or_empty(accounts.checked_name, identity.full_name),
         email=address,
     )
     assignments.grant(person, right, actor=giver)
     return person
+
+
+def _or_empty(check: Callable[[str], str], text: str) -> str:
+    try:
+        return check(text)
+    except InvalidInput:
+        return ""
 
 
 LINK_SECONDS = 600

@@ -17,9 +17,7 @@ class IdentityProvider:
     issuer: str
     client: str
     secret: str = field(repr=False)
-    acr: str = (
-        ""  # the `acr_values` that a step-up asks for: only a sign-in with one of them is strong
-    )
+    acr: str = ""  # what a step-up asks for: only a sign-in with one of these is strong
     asks_second: bool = False  # a second factor of ours follows a sign-in
     claim: str = ""
 

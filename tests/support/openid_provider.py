@@ -21,6 +21,7 @@ from django.test import override_settings
 from approvals.rules.identity_providers import IdentityProvider
 
 CLIENT, SECRET = "signoff", "canary-openid-secret"
+HEADER = b"x"  # as a part of an endless answer: its head does not end
 
 
 class OpenIDProvider:
@@ -147,7 +148,9 @@ def openid_provider() -> Iterator[OpenIDProvider]:
 
         def _go_on(self, part: bytes, pause: float) -> None:
             self.send_response(200)
-            self.end_headers()
+            if part != HEADER:
+                self.end_headers()
+            self.flush_headers()
             with suppress(OSError):
                 for _ in range(10_000 if pause == 0 else 200):  # 640 MB, or ten seconds
                     self.wfile.write(part)

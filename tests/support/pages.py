@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -50,6 +51,12 @@ def shows(
 ) -> str:
     """Open a page that has these words and not those."""
     return has(text(client, place, status), *words, hides=hides)
+
+
+def reader_of(browser: Client) -> str | None:
+    """The person who is logged in."""
+    key = browser.session.get("_auth_user_id")
+    return User.objects.get(pk=key).username if key else None
 
 
 def send(client: Client, approval: Approval, way: str, **form: str) -> Any:

@@ -23,9 +23,9 @@ SITE = "http://testserver"
 class Passkey:
     """One credential. `counter` is that of its next signature."""
 
-    def __init__(self) -> None:
+    def __init__(self, credential_id: bytes = b"") -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
-        self.id, self.counter = os.urandom(16), 1
+        self.id, self.counter = credential_id or os.urandom(16), 1
 
     def create(self, options: dict[str, Any], site: str = SITE) -> str:
         public: Any = ES256.from_cryptography_key(self.key.public_key())  # type: ignore[no-untyped-call]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from approvals.management import command
 from approvals.people import directories, mappings
@@ -39,38 +39,32 @@ class Command(command.Command):
         acts.add_parser("list", help="directories, with their mappings")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        mapping = [options.get(name, "") for name in ("source", "value", "right")]
         match options["act"]:
             case "token":
-                _, plain = directories.create_token(
-                    options["name"], days=options["days"], actor=None
-                )
-                self.stdout.write(plain)
+                name, days = options["name"], options["days"]
+                self.stdout.write(directories.create_token(name, days=days, actor=None)[1])
             case "revoke":
                 directories.revoke_token(options["public_id"], actor=None)
                 self.stdout.write(f"Token {options['public_id']} is revoked.")
             case "map":
-                source, value, right = (options[name] for name in ("source", "value", "right"))
-                terms = {(row.value, row.right): row for row in mappings.find_all(source)}
-                proposed = terms.get((value, right))
-                if proposed is not None and proposed.confirmed_at is not None:
-                    raise CommandError("this is mapped already")
-                if proposed is None:
-                    mappings.propose(source, value, right, actor=None)
-                mappings.confirm(source, value, right, actor=None)
+                source, value, right = mapping
+                terms = [(row.value, row.right) for row in mappings.find_all(source)]
+                if (value, right) not in terms:
+                    mappings.propose(*mapping, actor=None)
+                mappings.confirm(*mapping, actor=None)
                 self.stdout.write(f"{value or 'each person'} of {source} has {right}.")
             case "unmap":
-                names = [options[name] for name in ("source", "value", "right")]
-                mappings.withdraw(*names, actor=None)
+                mappings.withdraw(*mapping, actor=None)
                 self.stdout.write("The mapping has ended, with its rights.")
             case "adopt":
                 from approvals.people import provisioning
 
-                names = [options[name] for name in ("name", "person", "user_name")]
-                provisioning.adopt(*names)
+                provisioning.adopt(options["name"], options["person"], options["user_name"])
                 self.stdout.write(f"{options['person']} follows the directory {options['name']}.")
             case "list":
                 for view in mappings.views(""):
                     self.stdout.write(f"{view.source}\tpeople: {view.people}")
-                    for mapping, _ in view.mappings:
-                        state = "confirmed" if mapping.confirmed_at else "waits"
-                        self.stdout.write(f"\t{mapping.value}\t{mapping.right}\t{state}")
+                    for row, _ in view.mappings:
+                        state = "confirmed" if row.confirmed_at else "waits"
+                        self.stdout.write(f"\t{row.value}\t{row.right}\t{state}")

@@ -228,7 +228,7 @@ def _link_page(request: HttpRequest, link: password_links.NewLink) -> HttpRespon
         "section": "people",
         "person": person,
         "link": link,
-        "address": password_links.address_of(link),
+        "plain": password_links.address_of(link),
         "mailed": bool(person.email) and password_links.send(link, person.email),
     }
     return render(request, "accounts/link.html", context)

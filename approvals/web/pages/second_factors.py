@@ -5,6 +5,8 @@ The session says how its person proved who they are; `actor_of` passes that on. 
 
 import hmac
 from datetime import datetime, timedelta
+from functools import wraps
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -21,8 +23,8 @@ from approvals import clock
 from approvals.people import accounts, login, preferences, second_factors, sign_in
 from approvals.rules.policy import is_fresh
 from runtime.errors import InvalidInput
-from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import AUTHENTICATED, form_text, redirect_with, users
+from runtime.web.forms import PageForm, TypedField, View
+from runtime.web.requests import AUTHENTICATED, explain, form_text, redirect_with, users
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 PASSWORD = "password"  # noqa: S105 - a way to log in
@@ -33,40 +35,15 @@ _NEW_APP = "new_app"
 _CHALLENGE = "passkey"
 
 
-class ConfirmForm(PageForm):
-    """The reader's password, which confirms a change of the account. It is throttled like a login.
-
-    Who has no password must have signed in at a provider, or given a second factor, just now.
-    """
+class ProofForm(PageForm):
+    """The reader's password, which confirms a change of the account."""
 
     password = TypedField(
         "Your password", "password", autocomplete="current-password", required=True
     )
 
-    def __init__(self, request: HttpRequest) -> None:
-        super().__init__(request.POST if request.method == "POST" else None)
-        self.request = request
 
-    def clean(self) -> None:
-        """Check the password once the other fields can be read."""
-        if self.errors:
-            return
-        me, password = self.request.user.get_username(), self.cleaned_data["password"]
-        if not _me(self.request).has_usable_password():
-            if not _is_proved(self.request):
-                self.add_error(
-                    "password", "is not set: sign in at your provider again, then do this"
-                )
-        elif login.reauthenticate(self.request, me, password) is None:
-            self.add_error("password", "is not your password")
-
-    @property
-    def status(self) -> int:
-        """The status of the page that shows the form."""
-        return 429 if login.refused_until(self.request) else 422 if self.errors else 200
-
-
-class AppForm(ConfirmForm):
+class AppForm(ProofForm):
     """A new authenticator app, with the code that it shows."""
 
     name = TypedField(
@@ -75,7 +52,49 @@ class AppForm(ConfirmForm):
     code = TypedField(
         "Code that the app shows", inputmode="numeric", autocomplete="one-time-code", required=True
     )
-    field_order = ("name", "code", "password")
+
+
+def check_proof(request: HttpRequest) -> None:
+    """Raise InvalidInput naming `password` unless the form has the reader's. It is throttled like a login.
+
+    Who has no password must have signed in at a provider, or given a second factor, just now.
+    """
+    me, password = _me(request), form_text(request.POST, "password")
+    if not me.has_usable_password():
+        if not _is_proved(request):
+            raise InvalidInput("password", "is not set: sign in at your provider again")
+    elif login.reauthenticate(request, me.get_username(), password) is None:
+        is_throttled = login.refused_until(request) is not None
+        detail = "was wrong too often: try again later" if is_throttled else "is not your password"
+        raise InvalidInput("password", detail)
+
+
+def ask_proof(request: HttpRequest, template: str, **context: object) -> HttpResponse | None:
+    """Return the page that asks for a proof of who the reader is; None if the form has it."""
+    form = ProofForm()
+    if request.method == "POST":
+        try:
+            check_proof(request)
+            return None
+        except InvalidInput as refusal:
+            form = ProofForm(request.POST).refuse(refusal)
+    context |= {"section": "account", **read_ways_to_confirm(request)}
+    return _show_form(request, template, form, context)
+
+
+def _proved(view: View) -> View:
+    """Make an action that needs the proof. A refusal is a message on the account page."""
+
+    @wraps(view)
+    def act(request: HttpRequest, /, **address: Any) -> HttpResponse:
+        try:
+            check_proof(request)
+            return view(request, **address)
+        except InvalidInput as refusal:
+            messages.error(request, f"Nothing was changed. {explain(refusal)}")
+            return redirect("account")
+
+    return act
 
 
 def begin(request: HttpRequest, person: User, page: str, how: str) -> HttpResponse:
@@ -127,8 +146,6 @@ def step_up(request: HttpRequest) -> HttpResponse:
         how = request.session.get(AUTHENTICATED, {}).get("how", PASSWORD)
         _note(request, how.partition("+")[0], kind)
         messages.success(request, "Confirmed. You can decide now.")
-    elif login.refused_until(request):
-        messages.error(request, "Too many wrong codes. Try again later.")
     else:
         messages.error(request, problem)
     return redirect(own_page(request.POST.get("next", "")) or "account")
@@ -137,36 +154,32 @@ def step_up(request: HttpRequest) -> HttpResponse:
 @users.form
 def add_app(request: HttpRequest) -> HttpResponse:
     """Show the key of a new authenticator app, and add the app once it shows the right code."""
-    me, form = request.user.get_username(), AppForm(request)
-    new = second_factors.generate_app(me, request.session.get(_NEW_APP))
+    me, form = _me(request), AppForm()
+    new = second_factors.generate_app(me.get_username(), request.session.get(_NEW_APP))
     request.session[_NEW_APP] = new.sealed
-    if form.is_valid():
+    if request.method == "POST":
+        form = AppForm(request.POST)
         try:
+            check_proof(request)
+            fields, keep = form.read(), str(request.session.session_key)
             codes = second_factors.add_app(
-                me,
-                form.cleaned_data["name"],
-                new.sealed,
-                form.cleaned_data["code"],
-                keep=str(request.session.session_key),
+                me.get_username(), fields["name"], new.sealed, fields["code"], keep=keep
             )
-        except InvalidInput as refusal:
-            form.refuse(refusal)
-        else:
             del request.session[_NEW_APP]
             return _added(request, codes)
+        except InvalidInput as refusal:
+            form.refuse(refusal)
     import qrcode
     from qrcode.image.svg import SvgPathFillImage
 
     qr_code = qrcode.make(new.link, image_factory=SvgPathFillImage)
     context = {
         "section": "account",
-        "form": form,
         "new": new,
-        "has_password": _me(request).has_usable_password(),
+        "has_password": me.has_usable_password(),
         "picture": mark_safe(qr_code.to_string(encoding="unicode")),  # noqa: S308 - paths alone
-        "locked_until": login.refused_until(request),
     }
-    return render(request, "accounts/add_app.html", context, status=form.status)
+    return _show_form(request, "accounts/add_app.html", form, context)
 
 
 @require_POST
@@ -186,40 +199,33 @@ def passkey_options(request: HttpRequest) -> HttpResponse:
 
 
 @users.action
+@_proved
 def add_passkey(request: HttpRequest) -> HttpResponse:
     """Add the passkey that the browser made."""
     from approvals.people import passkeys
 
-    if problem := _refusal(request):
-        return problem
-    try:
-        codes = passkeys.add(
-            request.user.get_username(),
-            form_text(request.POST, "name"),
-            request.session.pop(_CHALLENGE, None),
-            form_text(request.POST, "passkey"),
-            keep=str(request.session.session_key),
-        )
-    except InvalidInput as refusal:
-        messages.error(request, f"Nothing was added: the {refusal.field} {refusal.detail}.")
-        return redirect("account")
+    codes = passkeys.add(
+        request.user.get_username(),
+        form_text(request.POST, "name"),
+        request.session.pop(_CHALLENGE, None),
+        form_text(request.POST, "passkey"),
+        keep=str(request.session.session_key),
+    )
     return _added(request, codes)
 
 
 @users.action
+@_proved
 def renew_codes(request: HttpRequest) -> HttpResponse:
     """Replace the recovery codes. This answer is the only page that ever shows them."""
-    if problem := _refusal(request):
-        return problem
     keep = str(request.session.session_key)
     return _added(request, second_factors.renew_codes(request.user.get_username(), keep=keep))
 
 
 @users.action
+@_proved
 def remove_factor(request: HttpRequest, factor: UUID) -> HttpResponse:
     """Remove an app or a passkey of this person."""
-    if problem := _refusal(request):
-        return problem
     keep = str(request.session.session_key)
     name = second_factors.remove(request.user.get_username(), factor, keep=keep)
     message = f"{name} is removed. Your other sessions have ended."
@@ -246,16 +252,19 @@ def own_page(page: str) -> str:
 
 def _check(request: HttpRequest, person: User) -> tuple[str | None, str]:
     """Return the kind of the factor that the form proves, None with a problem if it proves none."""
+    if not login.count_code(request, person.get_username()):
+        return None, "Too many wrong codes. Try again later."
     if answer := form_text(request.POST, "passkey"):
         from approvals.people import passkeys
 
-        kind = passkeys.check(request, person, request.session.pop(_CHALLENGE, None), answer)
-        return kind, "The passkey is not one of yours, or its question was too old. Try again."
-    try:
-        kind = second_factors.check_code(request, person, form_text(request.POST, "code"))
-    except InvalidInput as refusal:
-        return None, f"The code {refusal.detail}."
-    return kind, "The code is wrong, or was used before."
+        kind = passkeys.check(person, request.session.pop(_CHALLENGE, None), answer)
+        problem = "The passkey is not one of yours, or its question was too old. Try again."
+    else:
+        kind = second_factors.use_code(person, form_text(request.POST, "code"))
+        problem = "The code is wrong, or was used before."
+    if kind is not None:
+        login.forget_codes(person.get_username())
+    return kind, problem
 
 
 def _note(request: HttpRequest, how: str, kind: str) -> None:
@@ -284,18 +293,14 @@ def _me(request: HttpRequest) -> User:
     return accounts.read_person(request.user.get_username())
 
 
-def _refusal(request: HttpRequest) -> HttpResponse | None:
-    form = ConfirmForm(request)
-    if form.is_valid():
-        return None
-    throttled = login.refused_until(request)
-    messages.error(
-        request,
-        "Nothing was changed: too many failed attempts. Try again later."
-        if throttled
-        else f"Nothing was changed: the password {form.errors['password'][0]}.",
+def _show_form(
+    request: HttpRequest, template: str, form: PageForm, context: dict[str, object]
+) -> HttpResponse:
+    until = login.refused_until(request)
+    status = 429 if until else 422 if form.refusal else 200
+    return render(
+        request, template, {**context, "form": form, "locked_until": until}, status=status
     )
-    return redirect("account")
 
 
 def _added(request: HttpRequest, codes: list[str]) -> HttpResponse:

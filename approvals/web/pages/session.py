@@ -30,10 +30,9 @@ from approvals.web.pages.second_factors import (
     BACKEND,
     PASSWORD,
     SIGNED_IN,
-    ConfirmForm,
+    ask_proof,
     begin,
     own_page,
-    read_ways_to_confirm,
 )
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField
@@ -212,7 +211,7 @@ def connect(request: HttpRequest) -> HttpResponse:
     if waiting is None or waiting["provider"] not in settings.SIGNOFF_OIDC:
         return redirect("account")
     identity = Identity(**{**waiting, "provider": _provider(waiting["provider"])})
-    if page := _ask_proof(request, "accounts/connect.html", identity):
+    if page := ask_proof(request, "accounts/connect.html", identity=identity):
         return page
     del request.session[_WAITING]
     try:
@@ -231,7 +230,7 @@ def link_slack(request: HttpRequest, token: str) -> HttpResponse:
         raise Http404
     try:
         identity = sign_in.read_slack_link(token)
-        if page := _ask_proof(request, "accounts/link_slack.html", identity):
+        if page := ask_proof(request, "accounts/link_slack.html", identity=identity):
             return page
         sign_in.connect_slack(request.user.get_username(), token)
         channels.add_slack(request.user.get_username())
@@ -262,16 +261,6 @@ def logout(request: HttpRequest) -> HttpResponse:
             context = {"address": address, "label": provider.label}
             return render(request, "accounts/logged_out.html", context)
     return redirect(settings.LOGOUT_REDIRECT_URL)
-
-
-def _ask_proof(request: HttpRequest, template: str, identity: Identity) -> HttpResponse | None:
-    """Return the page that asks for a proof of who the reader is; None if they gave it."""
-    form = ConfirmForm(request)
-    if form.is_valid():
-        return None
-    until = login_throttle.refused_until(request)
-    context = {"section": "account", "identity": identity, "form": form, "locked_until": until}
-    return render(request, template, context | read_ways_to_confirm(request), status=form.status)
 
 
 def _provider(name: str) -> IdentityProvider:

@@ -23,7 +23,7 @@ from runtime.ports.access import Actor
 from tests.docs.pages import blocks
 from tests.support.commands import tried
 from tests.support.openid_provider import OpenIDProvider, at_provider, back_from
-from tests.support.pages import has, log_in, queries_at_most, shows
+from tests.support.pages import has, log_in, queries_at_most, reader_of, shows
 from tests.support.seeds import Cast
 from tests.web.scim.provisioner import ZOE, Provisioner
 
@@ -216,8 +216,7 @@ def provider(running: OpenIDProvider) -> Iterator[OpenIDProvider]:
 def _sign_in() -> str | None:
     browser = Client()
     browser.get(back_from(browser.get("/login/oidc/acme/")["Location"]))
-    key = browser.session.get("_auth_user_id")
-    return User.objects.get(pk=key).username if key else None
+    return reader_of(browser)
 
 
 def test_a_claim_gives_and_ends_rights_at_each_sign_in(
@@ -232,7 +231,7 @@ def test_a_claim_gives_and_ends_rights_at_each_sign_in(
     assert _groups(name) == frozenset()  # only a sign-in says who is in which group
     assert _sign_in() == name
     assert _groups(name) == {"reviewers"}
-    for value in (["guests"], "staff", None, {"staff": True}):
+    for value in (["guests"], "guests", [], None):
         provider.claims["groups"] = ["staff"]
         _sign_in()
         assert _groups(name) == {"reviewers"}
@@ -243,6 +242,19 @@ def test_a_claim_gives_and_ends_rights_at_each_sign_in(
     _sign_in()
     mappings.withdraw(*mapping, actor="admin")
     assert _groups(name) == frozenset()
+
+
+def test_unreadable_groups_take_no_right_away(provider: OpenIDProvider, cast: Cast) -> None:
+    _map("oidc:acme", "staff", "reviewers")
+    provider.claims["groups"] = "staff"
+    name = str(_sign_in())
+    assert _groups(name) == {"reviewers"}, "a text is one group"
+    elsewhere = {"_claim_names": {"groups": "src1"}}
+    for wrong in ({"groups": {"staff": True}}, {"groups": ["x"] * 1001}, elsewhere):
+        provider.claims.pop("groups", None)
+        provider.token = wrong
+        assert _sign_in() is None
+        assert _groups(name) == {"reviewers"}
 
 
 def test_people_of_a_directory_sign_in_as_their_external_id(
