@@ -1,22 +1,18 @@
-"""Serves Signoff as an MCP server at /api/mcp/, and the MCP gateways at /api/mcp/NAME/.
+"""Serves Signoff as an MCP server at /api/mcp/, and answers the messages of the protocol for the gateways too.
 
-At /api/mcp/, assistants of people list and read requests and runs, and start runs. Each tool is one operation of the
-API, called with the caller's own token: it decides who may do what. One tool decides calls at low risk, if
-SIGNOFF_MCP_DECISIONS allows it.
+Assistants of people list and read requests and runs, and start runs. Each tool is one operation of the API, called
+with the caller's own token: it decides who may do what. One tool decides calls at low risk, if SIGNOFF_MCP_DECISIONS
+allows it.
 
-A gateway has the tools of an upstream server, and each call is a run of its caller. Nothing is called from here: a
-worker makes the call, with the credentials of the gateway. A call that waits for people blocks until `config.longpoll`
-gives up; then its answer names a handle for `approval_result`.
-
-The protocol is answered without sessions and streams, since its library would slow the start. Tasks of its version
-2025-11-25 are not offered: the library `mcp`, with which clients are written, has left them out.
+The protocol is answered without sessions and streams, since its library would slow the start.
 """
 
 import json
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -27,15 +23,9 @@ from django.urls import resolve
 from django.views.decorators.csrf import csrf_exempt
 from ninja.errors import AuthenticationError
 
-from agents.catalogue.queries import OfferedTool, offered_tools
-from agents.sdk.spec import APPROVAL_RESULT
-from approvals.decisions import gateway_calls
-from config import api, longpoll
-from runtime.core.run.continuation import RunStatus
-from runtime.core.values.enums import EFFECT_CLASSES, Risk
-from runtime.core.values.errors import NotJson
-from runtime.errors import Forbidden, RequestError
-from runtime.ports import wiring
+from config import api
+from runtime.core.values.enums import Risk
+from runtime.errors import Forbidden
 from runtime.ports.access import Actor
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26")  # of the protocol, the newest first
@@ -44,12 +34,14 @@ PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600,
 
 # The parts of a request that an operation is given: who calls, and from where.
 _KEPT = ("HTTP_AUTHORIZATION", "HTTP_HOST", "SERVER_NAME", "SERVER_PORT", "REMOTE_ADDR")
+Params: TypeAlias = Mapping[str, Any]
 DECIDE = "decide_request"  # the only tool that decides; off unless the setting allows it
-_ID, _TEXT = {"type": "string", "format": "uuid"}, {"type": "string"}
+ID, _TEXT = {"type": "string", "format": "uuid"}, {"type": "string"}
 _LIMIT = {"type": "integer", "minimum": 1, "maximum": 200}
 
 
-def _object_schema(*optional: str, **properties: Any) -> dict[str, Any]:
+def object_schema(*optional: str, **properties: Any) -> dict[str, Any]:
+    """Build the schema of an object that has these properties and no others."""
     return {
         "type": "object",
         "properties": properties,
@@ -58,8 +50,8 @@ def _object_schema(*optional: str, **properties: Any) -> dict[str, Any]:
     }
 
 
-_BY_ID = _object_schema(id=_ID)
-_PAGE = _object_schema("limit", "cursor", limit=_LIMIT, cursor=_TEXT)
+_BY_ID = object_schema(id=ID)
+_PAGE = object_schema("limit", "cursor", limit=_LIMIT, cursor=_TEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +84,9 @@ TOOLS = {
         "Approve or deny a call at low risk, if the person whose token this is said so. `digest` is that of the"
         " request as read_request returned it; a denial needs a reason.",
         "/api/v1/approvals/{id}/decision",
-        _object_schema(
+        object_schema(
             "reason",
-            id=_ID,
+            id=ID,
             digest=_TEXT,
             verdict={"type": "string", "enum": ["approve", "deny"]},
             reason=_TEXT,
@@ -102,12 +94,12 @@ TOOLS = {
         method="POST",
     ),
     "list_agents": Operation(
-        "List the agents, each with the schema of its input.", "/api/v1/agents", _object_schema()
+        "List the agents, each with the schema of its input.", "/api/v1/agents", object_schema()
     ),
     "start_run": Operation(
         "Start a run of an agent. The same business_key returns the same run.",
         "/api/v1/runs",
-        _object_schema(
+        object_schema(
             "business_key",
             agent=_TEXT,
             input={"description": "as the input schema of the agent says"},
@@ -124,36 +116,82 @@ TOOLS = {
 }
 
 
-_APPROVAL_RESULT = {
-    "name": APPROVAL_RESULT,
-    "description": "Return the result of an earlier call that waited for a person's approval, by its handle.",
-    "inputSchema": _object_schema(handle=_ID),
-    "annotations": {"readOnlyHint": True},
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpResult:
     """The result of a message, and headers of the response for `config.longpoll`."""
 
     result: dict[str, Any]
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] | None = None
 
 
 class MessageRefused(Exception):
-    """A message of the protocol that cannot be answered."""
+    """A message of the protocol that cannot be answered, and headers as those of McpResult."""
 
-    def __init__(self, text: str, code: int = INVALID_PARAMS) -> None:
+    def __init__(
+        self, text: str, code: int = INVALID_PARAMS, headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(text)
-        self.code = code
+        self.code, self.headers = code, headers
+
+
+class ProtocolServer(ABC):
+    """What every server of the protocol answers. Another has its tools and calls them."""
+
+    instructions: str
+    task_capability: Mapping[str, Any] | None = None  # of the newest version
+
+    @abstractmethod
+    def tools(self) -> list[dict[str, Any]]:
+        """Describe the tools."""
+
+    @abstractmethod
+    def call(self, request: HttpRequest, params: Params) -> McpResult:
+        """Call a tool."""
+
+    def answer(self, request: HttpRequest, method: object, params: Params) -> McpResult:
+        """Answer a message. Raise MessageRefused, also for an unknown method."""
+        match method:
+            case "initialize":
+                requested = params.get("protocolVersion")
+                version = requested if requested in VERSIONS else VERSIONS[0]
+                capabilities: dict[str, Any] = {"tools": {}}
+                if self.task_capability and version == VERSIONS[0]:
+                    capabilities["tasks"] = self.task_capability
+                return McpResult(
+                    result={
+                        "protocolVersion": version,
+                        "capabilities": capabilities,
+                        "serverInfo": {"name": "signoff", "version": "1"},
+                        "instructions": self.instructions,
+                    }
+                )
+            case "ping":
+                return McpResult(result={})
+            case "tools/list":
+                return McpResult(result={"tools": self.tools()})
+            case "tools/call":
+                return self.call(request, params)
+            case _:
+                raise MessageRefused("there is no such method", METHOD_NOT_FOUND)
+
+
+def read_call(params: Params) -> tuple[str, dict[str, Any]]:
+    """Return the name of the tool and the arguments. Raise MessageRefused."""
+    name, arguments = params.get("name"), params.get("arguments")
+    arguments = {} if arguments is None else arguments
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        raise MessageRefused("a call has the name of a tool, and an object of arguments")
+    return name, arguments
 
 
 @csrf_exempt  # a session is no authentication here, only a token
-def serve(request: HttpRequest, gateway: str | None = None) -> HttpResponse:
-    """Answer one message of streamable HTTP to Signoff itself, or to a gateway.
+def serve(request: HttpRequest) -> HttpResponse:
+    """Answer one message to Signoff itself."""
+    return respond(request, lambda actor: Signoff())
 
-    A notification or a response gets 202. Another message to a gateway may note that its client has a result.
-    """
+
+def respond(request: HttpRequest, connect: Callable[[Actor], ProtocolServer]) -> HttpResponse:
+    """Answer one message of streamable HTTP to the server of the caller. A notification or a response gets 202."""
     if request.method != "POST":
         refused = api.error(405, "method_not_allowed", f"{request.method} is not possible here.")
         refused["Allow"] = "POST"
@@ -162,7 +200,7 @@ def serve(request: HttpRequest, gateway: str | None = None) -> HttpResponse:
         actor = api.Bearer()(request)
         if actor is None:
             raise AuthenticationError
-        server = Signoff() if gateway is None else _connect(gateway, actor)
+        server = connect(actor)
     except (AuthenticationError, Forbidden, Http404) as exc:
         return api.api.on_exception(request, exc)
     origin = request.headers.get("Origin")
@@ -174,21 +212,18 @@ def serve(request: HttpRequest, gateway: str | None = None) -> HttpResponse:
         message_id = message.get("id")
         if "method" not in message or message_id is None:
             return HttpResponse(status=202)
-        answer = _answer(request, server, message["method"], message.get("params"))
+        params = message.get("params")
+        answer = server.answer(
+            request, message["method"], params if isinstance(params, dict) else {}
+        )
     except MessageRefused as exc:
-        problem = {"code": exc.code, "message": str(exc)}
-        status = 200 if message_id is not None else 400
-        return JsonResponse({"jsonrpc": "2.0", "id": message_id, "error": problem}, status=status)
-    document = {"jsonrpc": "2.0", "id": message_id, "result": answer.result}
-    return JsonResponse(document, headers=dict(answer.headers))
-
-
-def _connect(name: str, actor: Actor) -> "Gateway":
-    wiring.access().require(actor, "runs:start")
-    tools = offered_tools(name)
-    if tools is None:
-        raise Http404("There is no such gateway.")
-    return Gateway(name=name, offered=tools, actor=actor)
+        document = {"error": {"code": exc.code, "message": str(exc)}}
+        status, headers = 200 if message_id is not None else 400, exc.headers
+    else:
+        document, status, headers = {"result": answer.result}, 200, answer.headers
+    return JsonResponse(
+        {"jsonrpc": "2.0", "id": message_id, **document}, status=status, headers=headers
+    )
 
 
 def _read(request: HttpRequest) -> dict[str, Any]:
@@ -201,36 +236,7 @@ def _read(request: HttpRequest) -> dict[str, Any]:
     return message
 
 
-def _answer(
-    request: HttpRequest, server: "Signoff | Gateway", method: Any, params: Any
-) -> McpResult:
-    values = params if isinstance(params, dict) else {}
-    match method:
-        case "initialize":
-            version = values.get("protocolVersion")
-            return McpResult(
-                result={
-                    "protocolVersion": version if version in VERSIONS else VERSIONS[0],
-                    "capabilities": {"tools": {}},
-                    "serverInfo": {"name": "signoff", "version": "1"},
-                    "instructions": server.instructions,
-                }
-            )
-        case "ping":
-            return McpResult(result={})
-        case "tools/list":
-            return McpResult(result={"tools": server.tools()})
-        case "tools/call":
-            name, arguments = values.get("name"), values.get("arguments")
-            arguments = {} if arguments is None else arguments
-            if not isinstance(name, str) or not isinstance(arguments, dict):
-                raise MessageRefused("a call has the name of a tool, and an object of arguments")
-            return server.call(request, name, arguments)
-        case _:
-            raise MessageRefused("there is no such method", METHOD_NOT_FOUND)
-
-
-class Signoff:
+class Signoff(ProtocolServer):
     """The tools of Signoff itself."""
 
     instructions = (
@@ -254,8 +260,9 @@ class Signoff:
             if _is_offered(name)
         ]
 
-    def call(self, request: HttpRequest, name: str, arguments: dict[str, Any]) -> McpResult:
+    def call(self, request: HttpRequest, params: Params) -> McpResult:
         """Call an operation of the API."""
+        name, arguments = read_call(params)
         tool = TOOLS.get(name)
         if tool is None or not _is_offered(name):
             raise MessageRefused("there is no such tool")
@@ -324,101 +331,3 @@ def _send(request: HttpRequest, tool: Operation, values: Mapping[str, Any]) -> H
     inner.resolver_match = resolve(path)
     response: HttpResponse = inner.resolver_match.func(inner, **inner.resolver_match.kwargs)
     return response
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gateway:
-    """The tools of one upstream server, for one caller."""
-
-    name: str
-    offered: tuple[OfferedTool, ...]
-    actor: Actor
-    instructions: str = (
-        "Calls may wait for a person's approval. If an answer has a handle, the call has not been made yet: ask"
-        f" {APPROVAL_RESULT} for its result, or send the same call again."
-    )
-
-    def tools(self) -> list[dict[str, Any]]:
-        """Describe the tools as their definitions were accepted."""
-        accepted = [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "inputSchema": tool.schema,
-                "annotations": {"readOnlyHint": not EFFECT_CLASSES[tool.effect].has_side_effects},
-            }
-            for tool in self.offered
-        ]
-        return [*accepted, _APPROVAL_RESULT]
-
-    def call(self, request: HttpRequest, name: str, arguments: dict[str, Any]) -> McpResult:
-        """Start the run of a call or find it, and answer with its result, or with its handle."""
-        collected = request.headers.get(longpoll.COLLECTED_HEADER.decode())
-        try:
-            if collected is not None:
-                gateway_calls.collect(gateway=self.name, run=_handle(collected), actor=self.actor)
-                return McpResult(result={})
-            run = self._run_of(request, name, arguments)
-            call = gateway_calls.read(gateway=self.name, run=run, actor=self.actor)
-        except NotJson as exc:
-            raise MessageRefused(f"{exc.field}: {exc.detail}") from exc
-        except RequestError as exc:
-            raise MessageRefused(exc.detail) from exc
-        wait = "met" if call.ended else f"unmet; {settings.SIGNOFF_GATEWAY_SECONDS:.0f}s"
-        headers = {
-            longpoll.HEADER: wait,
-            longpoll.PERSON_HEADER: self.actor.person,
-            longpoll.RUN_HEADER: str(run),
-        }
-        return McpResult(
-            result=_result_of(call), headers={key.decode(): text for key, text in headers.items()}
-        )
-
-    def _run_of(self, request: HttpRequest, name: str, arguments: dict[str, Any]) -> UUID:
-        waiting = request.headers.get(longpoll.RUN_HEADER.decode())  # the same call once more
-        if waiting is not None:
-            return _handle(waiting)
-        if name == APPROVAL_RESULT:
-            return _handle(arguments.get("handle"))
-        if name not in {tool.name for tool in self.offered}:
-            raise MessageRefused("there is no such tool")
-        return gateway_calls.ask(
-            gateway=self.name, tool=name, arguments=arguments, actor=self.actor
-        )
-
-
-def _handle(text: object) -> UUID:
-    try:
-        return UUID(str(text))
-    except ValueError as exc:
-        raise MessageRefused("the handle is not a UUID") from exc
-
-
-def _result_of(call: gateway_calls.GatewayCall) -> dict[str, Any]:
-    if not call.ended:
-        asks = call.status is RunStatus.SUSPENDED
-        state = "It waits for a person's decision" if asks else "It is under way"
-        notice = (
-            f"This call has no result yet. {state}, at {settings.PUBLIC_URL}/runs/{call.run}/."
-            f" Ask {APPROVAL_RESULT} with the handle {call.run}, or send the same call again."
-        )
-        handle = {"handle": str(call.run), "status": "waiting"}
-        return {**text_result(notice), "structuredContent": handle}
-    answer = call.answer
-    if answer is None:
-        reason = call.reason or "its result is no longer kept"
-        return text_result(
-            f"The call has no result: its run {call.status}. {reason}", is_error=True
-        )
-    if answer["error"] is not None:
-        return text_result(answer["error"], is_error=True)
-    content = answer["result"]
-    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-    notes = []
-    if answer["edited"] is not None:
-        changed = json.dumps(answer["edited"], ensure_ascii=False)
-        notes.append(f"A person changed the arguments of this call: {changed}")
-    if answer["cut"]:
-        notes.append("The result is too long. This is its beginning.")
-    result = text_result(text, *notes)
-    return {**result, "structuredContent": content} if isinstance(content, dict) else result

@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 from django.urls import include, path, re_path
 
 from approvals.web.pages import directories
-from config import api, mcp
+from config import api, mcp, mcp_gateway
 from config.metrics import metrics
 from runtime.errors import ObjectStoreDown
 from runtime.reads.time_limits import TooLong
@@ -19,7 +19,7 @@ from runtime.web.requests import layout_of
 urlpatterns = [
     path("api/v1/", api.api.urls),
     path("api/mcp/", mcp.serve),
-    path("api/mcp/<str:gateway>/", mcp.serve, name="mcp-gateway"),
+    path("api/mcp/<str:gateway>/", mcp_gateway.serve, name="mcp-gateway"),
     path("api/aap/", include("approvals.web.api.aap")),
     re_path("^api/", api.missing),
     path("scim/v2/<path:path>", directories.serve_scim),

@@ -3,22 +3,24 @@
 Two calls are the same if the same token sends the same tool and arguments to the same gateway. A result is collected
 when it was sent to a client that was still connected; the audit records it. So a client that disconnects, or whose web
 process dies, gets the result of its call by the same call again. After that, the same call is a new one. A result can
-be read any number of times by the handle, which is the id of the run.
+be read any number of times by the token that asked, with the handle, which is the id of the run, and of the MCP task.
 """
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Min, Q, QuerySet
 
 from approvals.models import AuditEntry
+from runtime.control import interventions
 from runtime.control.start import start
 from runtime.control.user_actions import atomic
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.json_values import require_json, sha256_of
-from runtime.errors import NoSuchRun
+from runtime.errors import NoSuchRun, RunEnded
 from runtime.models import Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -26,17 +28,24 @@ from runtime.store import failpoints, runs
 
 ASK, COLLECT = "gateway", "gateway_collect"  # failpoints
 COLLECTED = "collected"  # the audited act of giving the result to the client
+_CANCELLED = "The MCP client that asked has cancelled its call."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayCall:
-    """A call and its run. `answer` is the result of the run, None before its end and of one that did not complete."""
+    """A call and its run. `answer` is the result of the run, None before its end and of one that did not complete.
+
+    `cancelled` tells whether a person or its client cancelled it, also if its worker goes on.
+    """
 
     run: UUID
     status: RunStatus
+    created_at: datetime
+    changed_at: datetime
     ended: bool
-    answer: dict[str, Any] | None = None
-    reason: str = ""
+    cancelled: bool
+    answer: dict[str, Any] | None
+    reason: str
 
 
 def ask(*, gateway: str, tool: str, arguments: Any, actor: Actor) -> UUID:
@@ -67,18 +76,34 @@ def ask(*, gateway: str, tool: str, arguments: Any, actor: Actor) -> UUID:
 
 
 def read(*, gateway: str, run: UUID, actor: Actor) -> GatewayCall:
-    """Return a call of this person through this gateway. Raise NoSuchRun for any other run."""
+    """Return a call of this token through this gateway. Raise NoSuchRun for any other run, and one not kept here."""
     row = _calls(gateway, actor).filter(pk=run).first()
     if row is None:
         raise NoSuchRun
-    is_kept = row.removed_at is None and row.archived_at is None
     return GatewayCall(
         run=row.id,
         status=RunStatus(row.status),
+        created_at=row.created_at,
+        changed_at=row.cancelled_at or row.ended_at or row.idle_since,
         ended=row.ended_at is not None,
-        answer=json.loads(row.output) if is_kept and row.output else None,
+        cancelled=row.cancelled_at is not None,
+        answer=json.loads(row.output) if row.output else None,
         reason=row.reason or "",
     )
+
+
+def cancel(*, gateway: str, run: UUID, actor: Actor) -> None:
+    """Cancel a call. From now on the same call is a new one. Raise NoSuchRun; RunEnded, also if it was cancelled.
+
+    The token that asked may withdraw its call, also without the scope to cancel runs.
+    """
+    with atomic() as connection:
+        status = runs.locked_row(connection, run).status
+        call = read(gateway=gateway, run=run, actor=actor)
+        if call.ended or call.cancelled:
+            raise RunEnded(status)
+        interventions.cancel_for(run=run, reason=_CANCELLED, actor=actor)
+        wiring.approvals().record_audit(run=run, actor=actor, act=COLLECTED, detail={})
 
 
 def collect(*, gateway: str, run: UUID, actor: Actor) -> None:
@@ -99,10 +124,16 @@ def business_key(digest: str, number: int) -> str:
     return f"mcp:{digest}:{number:09}"
 
 
-def _calls(gateway: str, actor: Actor) -> QuerySet[Run]:
+def _calls(gateway: str, actor: Actor) -> QuerySet[Any]:
+    is_cancel = Q(audit__act="cancelled", audit__subject__startswith="run ")
     return Run.objects.filter(
-        agent=gateway, requester=actor.person, business_key__startswith="mcp:"
-    )
+        agent=gateway,
+        requester=actor.person,
+        token=actor.token,
+        business_key__startswith="mcp:",
+        removed_at=None,
+        archived_at=None,
+    ).annotate(cancelled_at=Min("audit__at", filter=is_cancel))
 
 
 def _is_over(run: Run) -> bool:

@@ -82,7 +82,7 @@ def http_api() -> str:
         'An error is `{"code", "detail"}`, with `field` if one field is wrong, and with facts of its own such as'
         " `decided_by`. Send a request again after 503 and `Retry-After`.\n\n"
         "`/api/mcp/` is an MCP server (streamable HTTP, same tokens): assistants read requests and runs and start runs."
-        " Decisions are off (`SIGNOFF_MCP_DECISIONS`). `/api/mcp/NAME/` is a gateway. Versions:"
+        " Decisions are off (`SIGNOFF_MCP_DECISIONS`). `/api/mcp/NAME/` is a gateway, with tasks. Versions:"
         " 2025-03-26 to 2025-11-25.",
         "## Operations\n",
         "\n".join(_operations()) + "\n",

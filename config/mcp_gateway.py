@@ -1,0 +1,224 @@
+"""Serves the MCP gateways at /api/mcp/NAME/.
+
+A gateway has the tools of an upstream server, and each call is a run of its caller. Nothing is called from here: a
+worker makes the call, with the credentials of the gateway. A call that waits for people blocks until `config.longpoll`
+gives up; then its answer names a handle for `approval_result`.
+
+A client that asks for a task of protocol version 2025-11-25 gets it at once. The task is the run, so it outlives the
+connection and this process: only the token that asked may read, wait for or cancel it.
+"""
+
+import json
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
+
+from agents.catalogue.queries import OfferedTool, offered_tools
+from agents.sdk.spec import APPROVAL_RESULT
+from approvals.decisions import gateway_calls
+from approvals.decisions.gateway_calls import GatewayCall
+from config import longpoll
+from config.mcp import (
+    ID,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    McpResult,
+    MessageRefused,
+    Params,
+    ProtocolServer,
+    object_schema,
+    read_call,
+    respond,
+    text_result,
+)
+from runtime.core.run.continuation import RunStatus
+from runtime.core.values.enums import EFFECT_CLASSES
+from runtime.core.values.errors import NotJson
+from runtime.errors import RequestError
+from runtime.ports import wiring
+from runtime.ports.access import Actor
+
+NOT_ENDED = -32001  # the code that SDKs of the protocol have for a request that took too long
+POLL_MILLISECONDS = 5000  # people take longer, and `tasks/result` answers at once
+_DAY_MILLISECONDS = 24 * 60 * 60 * 1000
+_APPROVAL_RESULT = {
+    "name": APPROVAL_RESULT,
+    "description": "Return the result of an earlier call that waited for a person's approval, by its handle.",
+    "inputSchema": object_schema(handle=ID),
+    "annotations": {"readOnlyHint": True},
+}
+
+
+@csrf_exempt
+def serve(request: HttpRequest, gateway: str) -> HttpResponse:
+    """Answer one message to a gateway. It may note that the client has a result."""
+    return respond(request, partial(_connect, gateway))
+
+
+def _connect(name: str, actor: Actor) -> "Gateway":
+    wiring.access().require(actor, "runs:start")
+    tools = offered_tools(name)
+    if tools is None:
+        raise Http404("There is no such gateway.")
+    return Gateway(name, tools, actor)
+
+
+class Gateway(ProtocolServer):
+    """The tools of one upstream server, for one caller."""
+
+    instructions = (
+        "Calls may wait for a person's approval. If an answer has a handle, the call has not been made yet: ask"
+        f" {APPROVAL_RESULT} for its result, or send the same call again."
+    )
+    task_capability = {"cancel": {}, "requests": {"tools": {"call": {}}}}
+
+    def __init__(self, name: str, offered: tuple[OfferedTool, ...], actor: Actor) -> None:
+        self.name, self.offered, self.actor = name, offered, actor
+
+    def tools(self) -> list[dict[str, Any]]:
+        """Describe the tools as their definitions were accepted."""
+        accepted = [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "inputSchema": tool.schema,
+                "annotations": {"readOnlyHint": not EFFECT_CLASSES[tool.effect].has_side_effects},
+                "execution": {"taskSupport": "optional"},
+            }
+            for tool in self.offered
+        ]
+        return [*accepted, _APPROVAL_RESULT]
+
+    def answer(self, request: HttpRequest, method: object, params: Params) -> McpResult:
+        """Answer a message, or note that the client has the result of one."""
+        collected = request.headers.get(longpoll.COLLECTED_HEADER.decode())
+        try:
+            if collected is not None:
+                gateway_calls.collect(gateway=self.name, run=_id(collected), actor=self.actor)
+                return McpResult(result={})
+            match method:
+                case "tasks/get":
+                    return McpResult(result=self._task(_id(params.get("taskId"))))
+                case "tasks/result":
+                    return self._wait(_id(params.get("taskId")), is_task=True)
+                case "tasks/cancel":
+                    run = _id(params.get("taskId"))
+                    gateway_calls.cancel(gateway=self.name, run=run, actor=self.actor)
+                    return McpResult(result=self._task(run))
+                case _:
+                    return super().answer(request, method, params)
+        except NotJson as exc:
+            raise MessageRefused(f"{exc.field}: {exc.detail}") from exc
+        except RequestError as exc:
+            raise MessageRefused(exc.detail) from exc
+
+    def call(self, request: HttpRequest, params: Params) -> McpResult:
+        """Start the run of a call or find it, and answer with its result, its handle or its task."""
+        name, arguments = read_call(params)
+        is_task = params.get("task") is not None
+        waiting = request.headers.get(longpoll.RUN_HEADER.decode())  # the same call once more
+        if waiting is not None:
+            return self._wait(_id(waiting))
+        if name == APPROVAL_RESULT and not is_task:
+            return self._wait(_id(arguments.get("handle")))
+        if name not in {tool.name for tool in self.offered}:
+            code = METHOD_NOT_FOUND if name == APPROVAL_RESULT else INVALID_PARAMS
+            raise MessageRefused("there is no such tool, or it has no tasks", code)
+        run = gateway_calls.ask(gateway=self.name, tool=name, arguments=arguments, actor=self.actor)
+        return McpResult(result={"task": self._task(run)}) if is_task else self._wait(run)
+
+    def _read(self, run: UUID) -> GatewayCall:
+        return gateway_calls.read(gateway=self.name, run=run, actor=self.actor)
+
+    def _wait(self, run: UUID, *, is_task: bool = False) -> McpResult:
+        """Answer with the result; `config.longpoll` waits for it by the headers."""
+        call = self._read(run)
+        wait = "met" if call.ended else f"unmet; {settings.SIGNOFF_GATEWAY_SECONDS:.0f}s"
+        fields = {
+            longpoll.HEADER: wait,
+            longpoll.PERSON_HEADER: self.actor.person,
+            longpoll.RUN_HEADER: str(run),
+        }
+        headers = {name.decode(): text for name, text in fields.items()}
+        if is_task and not call.ended:  # an answer would be taken for the result
+            raise MessageRefused("the task has not ended: ask again", NOT_ENDED, headers)
+        result = _result_of(call)
+        if is_task:
+            related = {"io.modelcontextprotocol/related-task": {"taskId": str(run)}}
+            result = {**result, "_meta": related}
+        return McpResult(result=result, headers=headers)
+
+    def _task(self, run: UUID) -> dict[str, Any]:
+        """Describe a call as a task. Its `ttl` is a least time, since rules of retention begin at the end of a run."""
+        call, rules = self._read(run), (*settings.SIGNOFF_RETENTION, *settings.SIGNOFF_ARCHIVE)
+        days = [rule.days for rule in rules if rule.days and rule.agent in (None, self.name)]
+        status, message = _state_of(call)
+        return {
+            "taskId": str(run),
+            "status": status,
+            "statusMessage": message,
+            "createdAt": call.created_at.isoformat(),
+            "lastUpdatedAt": call.changed_at.isoformat(),
+            "ttl": min(days) * _DAY_MILLISECONDS if days else None,
+            "pollInterval": POLL_MILLISECONDS,
+        }
+
+
+def _id(text: object) -> UUID:
+    try:
+        return UUID(str(text))
+    except ValueError as exc:
+        raise MessageRefused("the handle is not a UUID") from exc
+
+
+def _state_of(call: GatewayCall) -> tuple[str, str]:
+    """Return the status of a task and its text.
+
+    It is never `input_required`: that asks the client for input, and the people who decide are not its client.
+    `cancelled` stays, as the protocol demands, also if a call that had begun then ended otherwise. `failed` includes a
+    denial, as results with `isError` do.
+    """
+    if call.cancelled:
+        return "cancelled", "Nothing more starts. A call that had begun may end."
+    if not call.ended:
+        return "working", _notice_of(call)
+    if call.answer is None or call.answer["error"] is not None:
+        return "failed", "tasks/result has the reason."
+    return "completed", ""
+
+
+def _notice_of(call: GatewayCall) -> str:
+    asks = call.status is RunStatus.SUSPENDED
+    state = "It waits for a person's decision" if asks else "It is under way"
+    return f"This call has no result yet. {state}, at {settings.PUBLIC_URL}/runs/{call.run}/."
+
+
+def _result_of(call: GatewayCall) -> dict[str, Any]:
+    if not call.ended:
+        notice = (
+            f"{_notice_of(call)} Ask {APPROVAL_RESULT} with the handle {call.run}, or send the same"
+            " call again."
+        )
+        handle = {"handle": str(call.run), "status": "waiting"}
+        return {**text_result(notice), "structuredContent": handle}
+    answer = call.answer
+    if answer is None:
+        return text_result(
+            f"The call has no result: its run {call.status}. {call.reason}", is_error=True
+        )
+    if answer["error"] is not None:
+        return text_result(answer["error"], is_error=True)
+    content = answer["result"]
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    notes = []
+    if answer["edited"] is not None:
+        changed = json.dumps(answer["edited"], ensure_ascii=False)
+        notes.append(f"A person changed the arguments of this call: {changed}")
+    if answer["cut"]:
+        notes.append("The result is too long. This is its beginning.")
+    result = text_result(text, *notes)
+    return {**result, "structuredContent": content} if isinstance(content, dict) else result
