@@ -18,7 +18,7 @@ from uuid import UUID, uuid4, uuid5
 
 from django.contrib.auth.models import User
 from django.db import connection, transaction
-from django.db.models import Count, F, Q
+from django.db.models import Count, F, Q, QuerySet
 
 from approvals import clock
 from approvals.errors import (
@@ -119,7 +119,7 @@ class InstanceFields:
 def provision(fields: InstanceFields, *, actor: Actor) -> InstanceView:
     """Create an instance of the actor, or return the one that was created with this key. Without one it is new.
 
-    Raise Forbidden; InvalidInput naming `instance_name`; InstanceDeleted or IdempotencyConflict; InvalidUrl or
+    Raise Forbidden; InvalidInput naming `name`; InstanceDeleted or IdempotencyConflict; InvalidUrl or
     WebhookVerificationFailed.
     """
     require_provisioner(actor)
@@ -147,7 +147,7 @@ def find(*, instance: UUID, actor: Actor) -> InstanceView:
 def change(fields: InstanceFields, *, instance: UUID, actor: Actor) -> InstanceView:
     """Give an instance another name or webhook. Sent again with its key, it changes nothing.
 
-    Raise Forbidden; InvalidInput naming `instance_name`; UnknownInstance; IdempotencyConflict; InvalidUrl or
+    Raise Forbidden; InvalidInput naming `name`; UnknownInstance; IdempotencyConflict; InvalidUrl or
     WebhookVerificationFailed.
     """
     require_provisioner(actor)
@@ -224,14 +224,40 @@ def read_row(instance: UUID) -> InstanceRow:
 
 def provisioner_tokens() -> list[Token]:
     """Return the newest valid tokens that manage instances, of people who may."""
-    rows = Token.objects.filter(
-        Q(expires_at=None) | Q(expires_at__gt=clock.now()),
+    valid = Q(expires_at=None) | Q(expires_at__gt=clock.now())
+    rows = _provisioner_tokens().filter(valid, revoked_at=None)
+    return list(rows.order_by("-created_at")[:MAX_TOKENS])
+
+
+def create_token(*, name: str, days: int | None, actor: Actor) -> tuple[Token, str]:
+    """Create a token of the actor that manages instances alone. Raise Forbidden; InvalidInput naming `name` or `days`.
+
+    A token that leaked must not live on in its successors, so one that only manages instances makes none: that needs
+    the scope `admin` besides, or a session. And a token makes none that ends later than itself.
+    """
+    require_provisioner(actor)
+    if actor.token is not None:
+        AccessService().require(actor, Scope.ADMIN)
+        last = Token.objects.get(pk=actor.token).expires_at
+        if last is not None and (days is None or clock.now() + timedelta(days=days) > last):
+            raise InvalidInput("days", f"must end before the token that asks, at {last:%Y-%m-%d}")
+    owner = User.objects.get(username=actor.person)
+    scopes = [Scope.INSTANCES_MANAGE]
+    return tokens.create(owner, scopes, actor=actor.person, name=name, days=days)
+
+
+def revoke_token(public_id: str, *, actor: Actor) -> Token:
+    """End a token of any provisioner for good; a second time changes nothing. Raise Forbidden, UnknownToken."""
+    require_provisioner(actor)
+    return tokens.end(_provisioner_tokens(), public_id, actor=actor.person)
+
+
+def _provisioner_tokens() -> QuerySet[Token]:
+    return Token.objects.select_related("owner").filter(
         scopes__contains=[Scope.INSTANCES_MANAGE],
-        revoked_at=None,
         owner__is_active=True,
         owner__groups__name=Group.ADMINS,
     )
-    return list(rows.select_related("owner").order_by("-created_at")[:MAX_TOKENS])
 
 
 def record_request(instance: Instance, framework: str) -> None:
@@ -348,7 +374,7 @@ def _location(instance: UUID, *path: str) -> bytes:
 
 def _check_name(name: str | None) -> None:
     if name is not None and not 1 <= len(name) <= MAX_NAME:
-        raise InvalidInput("instance_name", f"must have 1 to {MAX_NAME} characters")
+        raise InvalidInput("name", f"must have 1 to {MAX_NAME} characters")
 
 
 def is_secret(text: str) -> bool:

@@ -338,7 +338,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "revoke": why,
         "groups/add": {"group": "finance"},
         **dict.fromkeys(("subscriptions/add", "subscriptions"), SUBSCRIPTION),
-        **{way: {"name": "Bot"} for way in ("instances/add", "instances")},
+        **{way: {"name": "Bot"} for way in ("instances/add", "instances", "instances/tokens")},
         "people/add": {"username": "newhire", "group": ["reviewers"]},
         "groups": {"group": ["reviewers"]},
         "confirm": {"seq": "1"},
@@ -397,8 +397,9 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
     *_, before, last = row.path.rstrip("/").split("/")
     if "triggers/" in row.path and last in ("new", "change"):
         return TRIGGER if row.is_api else {**TRIGGER, "mapping": json.dumps(NEWCOMER)}
-    starters = ("/api/v1/schedules/", "/api/v1/triggers/", "/api/v1/subscriptions/")
-    if row.path.startswith(starters) and last in ("pause", "run-now", "retry", "remove"):
+    kinds = ("schedules", "triggers", "subscriptions", "instances")
+    starters = tuple(f"/api/v1/{kind}/" for kind in kinds)
+    if row.path.startswith(starters) and last in ("pause", "run-now", "retry", "remove", "revoke"):
         return {}
     if last == "start":
         return _fields_of(NEWCOMER)

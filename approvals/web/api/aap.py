@@ -375,7 +375,9 @@ def _wire_error(exc: Exception) -> WireError:
         case NotJson():
             return WireError(exc.detail, exc.field.partition(".")[0])
         case InvalidInput():
-            return WireError(exc.detail, exc.field or "")
+            return WireError(
+                exc.detail, "instance_name" if exc.field == "name" else exc.field or ""
+            )
         case RequestDataTooBig():
             return WireError("The body is too large.", code="too_large", status=413)
         case Forbidden():

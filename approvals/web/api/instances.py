@@ -1,13 +1,14 @@
 """Serves the instances of agents outside in the API, to people. The instances themselves use their own protocol."""
 
+from datetime import datetime
 from typing import Annotated, Any
 
-from ninja import Router, Schema
+from ninja import Field, Router, Schema
 from pydantic import WithJsonSchema
 
 from approvals.decisions import external_requests
 from approvals.errors import UnknownInstance
-from approvals.people import instances
+from approvals.people import instances, tokens
 from approvals.people.instances import InstancePage, InstanceRow, InstanceView
 from approvals.web.api.requests import id_of
 from runtime.errors import InvalidInput
@@ -17,6 +18,7 @@ from runtime.web.schemas import fields_of
 router = Router(tags=["instances"])
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": instances.MAX_NAME}
+_DAYS = {"type": ["integer", "null"], "minimum": 1, "maximum": tokens.MAX_DAYS}
 
 
 @fields_of(InstanceRow)
@@ -45,6 +47,40 @@ class NewInstanceOut(Schema):
     """A new instance. Only this answer has its `credential`."""
 
 
+class ProvisionerTokenOut(Schema):
+    """A token with which programs provision instances. Its public `id` says which one it is."""
+
+    id: str = Field(alias="public_id")
+    owner: str = Field(alias="owner.username")
+    name: str
+    scopes: list[str]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+
+
+class ProvisionerTokensOut(Schema):
+    """The newest valid tokens of people who may provision."""
+
+    items: list[ProvisionerTokenOut]
+
+
+class ProvisionerTokenIn(Body):
+    """The purpose of a new token, and after how many days it expires; without them never."""
+
+    name: Annotated[Any, WithJsonSchema({**_NAME, "maxLength": tokens.MAX_NAME})] = None
+    days: Annotated[Any, WithJsonSchema(_DAYS)] = None
+
+
+class NewProvisionerTokenOut(Schema):
+    """A new token. Only this answer has its text, `token`."""
+
+    id: str
+    token: str
+    expires_at: datetime | None
+
+
 class EndedInstanceOut(Schema):
     """How many pending requests of the instance were cancelled."""
 
@@ -64,10 +100,32 @@ def create_instance(request: Authenticated, body: InstanceIn) -> InstanceView:
     instances.require_provisioner(request.auth)
     if not isinstance(body.name, str):
         raise InvalidInput("name", "must be text")
-    try:
-        return instances.provision(instances.InstanceFields(name=body.name), actor=request.auth)
-    except InvalidInput as refusal:
-        raise InvalidInput("name", refusal.detail) from refusal
+    return instances.provision(instances.InstanceFields(name=body.name), actor=request.auth)
+
+
+@router.get("/instances/tokens", response=ProvisionerTokensOut)
+def list_provisioner_tokens(request: Authenticated) -> dict[str, Any]:
+    """List the valid tokens that manage instances, of all people who may, the newest first."""
+    instances.require_provisioner(request.auth)
+    return {"items": instances.provisioner_tokens()}
+
+
+@router.post("/instances/tokens", response=NewProvisionerTokenOut)
+def create_provisioner_token(request: Authenticated, body: ProvisionerTokenIn) -> dict[str, Any]:
+    """Create a token of yours that manages instances alone. With a token it needs `admin` too, and ends no later."""
+    instances.require_provisioner(request.auth)
+    if not isinstance(body.name, str) or not body.name:
+        raise InvalidInput("name", "must be text: what the token is for")
+    if body.days is not None and type(body.days) is not int:
+        raise InvalidInput("days", "must be a number, or null")
+    token, plain = instances.create_token(name=body.name, days=body.days, actor=request.auth)
+    return {"id": token.public_id, "token": plain, "expires_at": token.expires_at}
+
+
+@router.post("/instances/tokens/{token}/revoke", response=ProvisionerTokenOut)
+def revoke_provisioner_token(request: Authenticated, token: str) -> Any:
+    """Revoke a token of any provisioner. Repeating it has no effect."""
+    return instances.revoke_token(token, actor=request.auth)
 
 
 @router.post("/instances/{instance}/end", response=EndedInstanceOut)

@@ -157,7 +157,12 @@ def change_password(request: HttpRequest, form: ChangePasswordForm) -> HttpRespo
 @takes(TokenForm, show, ids="token-")
 def add_own_token(request: HttpRequest, form: TokenForm) -> HttpResponse:
     """Create a token. This answer is the only page that ever shows it."""
-    return show_new_token(request, form, form.read()["scope"], "account")
+    fields, me = form.read(), actor_of(request).person
+    owner = User.objects.get(username=me)
+    token, plain = tokens.create(
+        owner, fields["scope"], actor=me, name=fields["name"], days=form.days
+    )
+    return show_new_token(request, token, plain, "account")
 
 
 @users.action

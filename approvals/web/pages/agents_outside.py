@@ -1,17 +1,15 @@
 """The page of agents outside, for those who may provision them: their instances, and the tokens of provisioners."""
 
-from collections.abc import Collection
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from approvals.decisions import external_requests
 from approvals.people import instances as registry
 from approvals.people import tokens
-from approvals.rights.principals import Scope
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField, takes
 from runtime.web.requests import Audience, actor_of, redirect_with
@@ -63,10 +61,6 @@ class InstanceForm(PageForm):
     """A new instance of an agent outside."""
 
     name = TypedField("Name", help="Reviewers read it.", maximum=registry.MAX_NAME, required=True)
-
-    def mark_field(self, path: str, detail: str) -> None:
-        """Show a problem of the name as the protocol calls it."""
-        super().mark_field({"instance_name": "name"}.get(path, path), detail)
 
 
 def show(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse:
@@ -125,16 +119,14 @@ def end_instance(request: HttpRequest, instance: UUID) -> HttpResponse:
 @takes(ProvisionerTokenForm, show, ids="token-")
 def add_provisioner_token(request: HttpRequest, form: ProvisionerTokenForm) -> HttpResponse:
     """Create a token of the reader that manages instances alone. Only this answer ever shows it."""
-    return show_new_token(request, form, [Scope.INSTANCES_MANAGE], "instances")
+    token, plain = registry.create_token(
+        name=form.read()["name"], days=form.days, actor=actor_of(request)
+    )
+    return show_new_token(request, token, plain, "instances")
 
 
-def show_new_token(
-    request: HttpRequest, form: ProvisionerTokenForm, scopes: Collection[str], section: str
-) -> HttpResponse:
-    """Create a token of the reader with these scopes, and show it. Raise InvalidInput."""
-    name, me = form.read()["name"], request.user.get_username()
-    owner = User.objects.get(username=me)
-    token, plain = tokens.create(owner, scopes, actor=me, name=name, days=form.days)
+def show_new_token(request: HttpRequest, token: Any, plain: str, section: str) -> HttpResponse:
+    """Show a token that was just created."""
     context = {"section": section, "token": token, "plain": plain}
     return render(request, "accounts/token.html", context)
 
@@ -142,7 +134,5 @@ def show_new_token(
 @provisioners.action
 def revoke_provisioner_token(request: HttpRequest, token: str) -> HttpResponse:
     """Revoke a token of any provisioner."""
-    if token not in {row.public_id for row in registry.provisioner_tokens()}:
-        raise Http404
-    tokens.revoke(token, actor=request.user.get_username())
+    registry.revoke_token(token, actor=actor_of(request))
     return redirect_with(request, f"Token {token} is revoked.", "instances")

@@ -338,3 +338,54 @@ def test_the_requests_of_a_disabled_owner_end_with_the_instance(desk: Desk) -> N
 def test_a_refusal_is_one_line(desk: Desk, words: list[Any], reason: str) -> None:
     assert reason in tried("instances", *words)[1]
     assert not Instance.objects.exists()
+
+
+def test_the_api_makes_lists_and_revokes_tokens_of_provisioners(
+    desk: Desk, cast: Cast, admin_api: Caller, ada_api: Caller
+) -> None:
+    made = admin_api.post("/instances/tokens", {"name": "terraform", "days": 30}).json()
+    provisioner = Door(made["token"])
+    assert provisioner.send("POST", "/instances", {}, "k").status_code == 201
+    (row,) = [
+        item
+        for item in admin_api.get("/instances/tokens").json()["items"]
+        if item["id"] == made["id"]
+    ]
+    assert (row["owner"], row["name"], row["scopes"]) == (
+        "admin",
+        "terraform",
+        ["instances:manage"],
+    )
+    assert "token" not in row
+    assert row["expires_at"] == made["expires_at"]
+    revoke = f"/instances/tokens/{made['id']}/revoke"
+    assert ada_api.post(revoke).status_code == 403
+    for _ in range(2):
+        assert admin_api.post(revoke).json()["revoked_at"] is not None
+    assert code(provisioner.send("POST", "/instances", {}, "k")) == (401, "invalid_credential")
+    theirs, _ = tokens.create(cast.ada, ALL_SCOPES)
+    for unknown in (theirs.public_id, "x"):
+        assert admin_api.post(f"/instances/tokens/{unknown}/revoke").status_code == 404
+    wrong = {"name": (None, "", "x" * 61, 7), "days": (0, 3651, "9", True, 2**70)}
+    for field, values in wrong.items():
+        for value in values:
+            body = {"name": "x", field: value}
+            assert field_of(admin_api.post("/instances/tokens", body)) == (422, field)
+
+
+def test_a_token_makes_no_token_that_outlives_it(cast: Cast, desk: Desk, admin_api: Caller) -> None:
+    """One that leaked and only manages instances makes none, and no other one a longer token than itself."""
+    made = []
+    for scopes in ([Scope.INSTANCES_MANAGE], [Scope.INSTANCES_MANAGE, Scope.ADMIN]):
+        _, plain = tokens.create(cast.admin, scopes, days=30)
+        admin_api.client = Client(headers={"authorization": f"Bearer {plain}"})
+        assert admin_api.get("/instances/tokens").status_code == 200
+        made += [
+            admin_api.post("/instances/tokens", {"name": "x", "days": days})
+            for days in (29, 31, None)
+        ]
+    assert [answer.status_code for answer in made] == [403, 403, 403, 200, 422, 422]
+    assert made[0].json()["code"] == "scope"
+    assert field_of(made[4]) == (422, "days")
+    admin_api.client = log_in(cast.admin)
+    assert admin_api.post("/instances/tokens", {"name": "x"}).status_code == 200  # a session may
