@@ -330,7 +330,7 @@ def test_the_requests_of_a_disabled_owner_end_with_the_instance(desk: Desk) -> N
     ("words", "reason"),
     [
         (["create", "Bot", "--owner", "cyril"], "does not have the right"),
-        (["create", "", "--owner", "admin"], "instance_name must have 1 to 100 characters"),
+        (["create", "", "--owner", "admin"], "name must have 1 to 100 characters"),
         (["create", "Bot", "--owner", "unknown"], "may not act"),
         (["delete", uuid4()], "There is no such instance"),
     ],
