@@ -16,7 +16,6 @@ from yaml.nodes import MappingNode, ScalarNode
 from approvals import clock
 from approvals.errors import PromptBroken, PromptRefused, UnknownPrompt
 from approvals.governance import prompt_versions
-from approvals.governance import prompt_versions as stored_prompts
 from approvals.governance.prompt_versions import CODE, LOG, PRODUCTION, Activation, ProposedVersion
 from approvals.models import PromptAct
 from approvals.rights.access import SecondAdmin
@@ -66,17 +65,6 @@ class WaitingProposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromptActView:
-    """An act, for the list of who did what."""
-
-    act: str
-    number: int
-    label: str
-    by: str | None
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PromptView:
     """A prompt. `broken` says why its stored rows do not verify, then only the text in the code is known.
 
@@ -92,7 +80,7 @@ class PromptView:
     production: int = CODE
     waiting: tuple[WaitingProposal, ...] = ()
     activations: tuple[Activation, ...] = ()
-    acts: tuple[PromptActView, ...] = field(default=(), repr=False)
+    acts: tuple[PromptAct, ...] = field(default=(), repr=False)
     broken: str = ""
 
     def text(self, number: int) -> PromptText:
@@ -156,7 +144,7 @@ def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptV
     )
     try:
         rows = LOG.rows(name=name)
-        history = stored_prompts.build_history(rows, name, clock.now())
+        history = prompt_versions.build_history(rows, name, clock.now())
     except PromptBroken as exc:
         return PromptView(
             name=name, agents=base.agents, texts=base.texts, broken=str(exc) or "unknown"
@@ -188,10 +176,7 @@ def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptV
             for proposal in history.proposals.values()
         ),
         activations=tuple(reversed(history.activations)),
-        acts=tuple(
-            PromptActView(act=row.act, number=row.number, label=row.label, by=row.by, at=row.at)
-            for row in reversed(rows)
-        ),
+        acts=tuple(reversed(rows)),
     )
 
 

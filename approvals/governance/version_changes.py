@@ -69,24 +69,6 @@ class VersionPair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairDecision:
-    """A decision on a pair. `count` runs waited when it was made.
-
-    `busy_runs` of a withdrawn one still continue, and their decision can still be undone.
-    """
-
-    id: int
-    agent: str
-    before: str
-    after: str
-    by: str
-    reason: str
-    count: int
-    at: datetime
-    busy_runs: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingRun:
     """One run at a version gate. `refusal` says why the reader may not decide it, empty if they may."""
 
@@ -147,25 +129,25 @@ def withdrawals(pair: VersionPair) -> int:
     return of.count()
 
 
-def decided() -> tuple[PairDecision, ...]:
+def decided() -> tuple[VersionDecision, ...]:
     """List the latest DECIDED decisions that count for runs which reach their change later, the latest first."""
-    decisions: dict[tuple[str, str, str], PairDecision] = {}
+    decisions: dict[tuple[str, str, str], VersionDecision] = {}
     for decision in _decisions(_COUNTING):
         decisions.setdefault((decision.agent, decision.before, decision.after), decision)
     return tuple(decisions.values())[:DECIDED]
 
 
-def decision(pair: VersionPair) -> PairDecision | None:
+def decision(pair: VersionPair) -> VersionDecision | None:
     """Return the decision on this pair that counts, None without one."""
     return next(iter(counting(pair)), None)
 
 
-def counting(pair: VersionPair) -> list[PairDecision]:
+def counting(pair: VersionPair) -> list[VersionDecision]:
     """List the latest decisions on this pair that no withdrawal followed, the latest first."""
     return _of_pair(pair, "=")
 
 
-def to_undo(pair: VersionPair) -> dict[UUID, PairDecision]:
+def to_undo(pair: VersionPair) -> dict[UUID, VersionDecision]:
     """Return the requests at gates of this pair whose decision can still be undone, each with the decision.
 
     That is one of those that count, or without any one of those that were withdrawn.
@@ -187,7 +169,7 @@ def to_undo(pair: VersionPair) -> dict[UUID, PairDecision]:
     return decision_by_gate
 
 
-def half_withdrawn() -> tuple[PairDecision, ...]:
+def half_withdrawn() -> tuple[VersionDecision, ...]:
     """List the withdrawn decisions whose withdrawal passed busy runs, as long as another one can reach these."""
     now = clock.now()
     rows = Approval.objects.filter(
@@ -198,31 +180,21 @@ def half_withdrawn() -> tuple[PairDecision, ...]:
     )
     pairs = dict.fromkeys(map(_pair_of, rows.order_by("-decided_at", "-id")[:MOST]))
     undoable = [to_undo(pair) for pair in pairs if pair is not None and not counting(pair)]
-    return tuple(
-        replace(next(iter(gates.values())), busy_runs=len(gates)) for gates in undoable if gates
-    )
+    decisions = []
+    for gates in filter(None, undoable):
+        decision = next(iter(gates.values()))
+        decision.busy_runs = len(gates)
+        decisions.append(decision)
+    return tuple(decisions)
 
 
-def _of_pair(pair: VersionPair, compared: str) -> list[PairDecision]:
+def _of_pair(pair: VersionPair, compared: str) -> list[VersionDecision]:
     parameters = (pair.agent, pair.before, pair.after)
     return list(_decisions(_OF_PAIR.format(compared), *parameters))
 
 
-def _decisions(sql: str, *parameters: object) -> Iterator[PairDecision]:
-    return (
-        PairDecision(
-            id=row.id,
-            agent=row.agent,
-            before=row.before,
-            after=row.after,
-            by=row.by,
-            reason=row.reason,
-            count=row.count,
-            at=row.at,
-        )
-        for row in VersionDecision.objects.raw(sql, parameters)
-        if signed_rows.is_valid(row)
-    )
+def _decisions(sql: str, *parameters: object) -> Iterator[VersionDecision]:
+    return filter(signed_rows.is_valid, VersionDecision.objects.raw(sql, parameters))
 
 
 def count() -> int:

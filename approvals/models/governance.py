@@ -130,6 +130,7 @@ class VersionDecision(SignedRow):
     count = models.IntegerField()
     at = models.DateTimeField()
     withdrawn = models.IntegerField(db_default=0, default=0)
+    busy_runs = 0  # of a withdrawn one: they still continue, and their decision can still be undone
 
     class Meta:
         indexes = [

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from django.conf import settings
@@ -74,20 +73,8 @@ def suspect_totals() -> SuspectTotals:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CrashView:
-    """One process that lost the run, and `other_runs`. `host` and `process` are None if they were not recorded."""
-
-    worker: UUID | None
-    host: str | None
-    process: int | None
-    position: int
-    other_runs: int
-    at: datetime
-
-
-def crashes(run: UUID) -> tuple[CrashView, ...]:
-    """Return the crashes in order; none if the run is not quarantined for crashes."""
+def crashes(run: UUID) -> tuple[LostLease, ...]:
+    """Return the crashes in order, each with its `other_runs`; none if the run is not quarantined for crashes."""
     poisoned = Run.objects.filter(
         id=run,
         status=RunStatus.QUARANTINED,
@@ -96,14 +83,5 @@ def crashes(run: UUID) -> tuple[CrashView, ...]:
     )
     if not poisoned.exists():
         return ()
-    return tuple(
-        CrashView(
-            worker=row.worker,
-            host=row.host,
-            process=row.process,
-            position=row.position,
-            other_runs=row.others,
-            at=row.at,
-        )
-        for row in LostLease.objects.filter(run_id=run).annotate(others=_OTHERS).order_by("id")
-    )
+    leases = LostLease.objects.filter(run_id=run).annotate(other_runs=_OTHERS)
+    return tuple(leases.order_by("id"))

@@ -71,9 +71,16 @@ class ContinueIn(WithdrawIn):
     count: Annotated[Any, WithJsonSchema({"type": "integer"})] = None
 
 
-@fields_of(version_changes.PairDecision, "agent before after by reason count at")
 class VersionDecisionOut(Schema):
     """A decision by which runs that reach this change later continue. `count` runs waited when it was made."""
+
+    agent: str
+    before: str
+    after: str
+    by: str
+    reason: str
+    count: int
+    at: datetime
 
 
 @fields_of(batch.Withdrawn)
@@ -113,7 +120,7 @@ def continue_runs(request: Authenticated, body: ContinueIn) -> batch.Decided:
 
 
 @router.get("/version-decisions", response=list[VersionDecisionOut])
-def list_version_decisions(request: Authenticated) -> tuple[version_changes.PairDecision, ...]:
+def list_version_decisions(request: Authenticated) -> tuple[Any, ...]:
     """List the latest 50 decisions on changes that count for later runs. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
     return version_changes.decided()
