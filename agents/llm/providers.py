@@ -60,6 +60,7 @@ _ESTIMATED = "estimated_tokens"
 
 log = logging.getLogger(__name__)
 
+_SCRIPTS = Rates(input=0, output=0)
 _refused: dict[str, frozenset[str]] = {}
 _making = threading.Lock()
 _turns = cycle(range(CLIENTS))
@@ -209,7 +210,7 @@ def import_clients(registry: Registry) -> None:
 def rates_of(agent: AgentSpec) -> Rates | None:
     """Return the price of the agent's model, of several the highest. None if one has no known price."""
     if is_scripted(agent):
-        return Rates(input=0, output=0)
+        return _SCRIPTS
     return _highest_rates(models_of(agent))
 
 

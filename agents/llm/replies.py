@@ -263,8 +263,11 @@ def has_repeated_token(response: ModelResponse) -> bool:
 
     It is sealed once more, so it is opened to what the model wrote.
     """
-    parts = (getattr(part, "content", getattr(part, "args", None)) for part in response.parts)
-    return any(map(sealing.is_token, [response.text or "", *parts]))
+    for part in response.parts:
+        value = getattr(part, "content", getattr(part, "args", None))
+        if isinstance(value, str | dict) and sealing.MARK in value and sealing.is_token(value):
+            return True
+    return sealing.is_token(response.text or "")
 
 
 def open_details(message: Any) -> Any:

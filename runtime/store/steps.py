@@ -430,7 +430,7 @@ _WAITS = TypeAdapter(tuple[RateLimitWait, ...])
 
 def _parameters(step: Step) -> dict[str, object]:
     """Return the parameters of the parts that the statement has."""
-    limited = rate_limit_waits(step.state)
+    limited = rate_limit_waits(step.state) if step.awaits is not None else ()
     parameters = {
         "status": step.status,
         "output": step.output,

@@ -108,11 +108,16 @@ def _add(
     now: Continuation, frame: str, spent: Spent, *, context: int | None = None
 ) -> Continuation:
     """Charge `spent` to the frame, the frames above it and the run. Set the frame's `context` if given."""
-    frames = dict(now.frames)
-    for holder in _frames_upwards(now, frame):
-        size = holder.context if context is None or holder.id != frame else context
-        frames[holder.id] = replace(holder, spent=holder.spent + spent, context=size)
-    return replace(now, frames=frames, spent=now.spent + spent)
+    frames, total, at = dict(now.frames), now.spent + spent, now.frame(frame)
+    if context is not None:
+        at = replace(at, context=context)
+    while True:
+        # Mostly the root has spent as much as its run.
+        sum_of_frame = total if at.spent is now.spent else at.spent + spent
+        frames[at.id] = replace(at, spent=sum_of_frame)
+        if at.parent is None:
+            return replace(now, frames=frames, spent=total)
+        at = now.frame(at.parent)
 
 
 # Reserving

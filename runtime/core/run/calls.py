@@ -6,6 +6,7 @@ an edit or a request for changes.
 
 import dataclasses
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import assert_never
 
 from runtime.core.run import events, frames, gates
@@ -29,6 +30,7 @@ from runtime.core.values.ids import call_id, turn_key, turn_of
 from runtime.core.values.texts import plain
 from runtime.core.values.verdicts import VERDICTS
 
+_STATE = attrgetter("state")
 _NEW_CALL = Call(id="", tool="", args=None)  # copying it is faster than making another one
 # The field that follows the type of an event in the table of transitions.
 _DETAILS: dict[type, str] = {
@@ -45,7 +47,7 @@ CallChange = events.CallEvent | events.WaitEvent | events.FrameOpened | events.F
 def change_call(now: Continuation, event: events.CallEvent | events.WaitEvent) -> Continuation:
     """Return the continuation after an event of a call. Raises IllegalTransition or UnknownSubject."""
     assert event.call is not None  # gates without a call are the frame's
-    frame = now.frame(event.frame)
+    frame = now.frames.get(event.frame) or now.frame(event.frame)
     before = frame.find(event.call)
     call = call_after(before, event)
     match event:
@@ -147,18 +149,19 @@ def with_call(now: Continuation, frame: Frame, call: Call) -> Continuation:
     wrote meanwhile: the model reads that first.
     """
     frame = frame.with_call(call)
-    if call.state not in SETTLED:
-        return now.with_frame(frame)
-    calls = frame.of_turn()
-    if not all(other.state in SETTLED for other in calls):
-        return now.with_frame(frame)
-    first = calls[0]
-    answers = len(calls) == 1 and first.terms is not None and first.terms.answers
-    releases = answers and first.state == "returned" and not frames.undelivered_to(now, frame.id)
-    trigger = "TurnSettled:answer" if releases else "TurnSettled"
-    state = next_state(FRAMES, frame.state, trigger, subject=frame.id)
-    frame = replace(frame, state=state, messages=(*frame.messages, frames.results_message(calls)))
-    return now.with_frame(replace(frame, outcome=first.result) if releases else frame)
+    calls = frame.of_turn() if call.state in SETTLED else ()
+    if calls and SETTLED.issuperset(map(_STATE, calls)):
+        first = calls[0]
+        answers = len(calls) == 1 and first.terms is not None and first.terms.answers
+        releases = (
+            answers and first.state == "returned" and not frames.undelivered_to(now, frame.id)
+        )
+        trigger = "TurnSettled:answer" if releases else "TurnSettled"
+        state = next_state(FRAMES, frame.state, trigger, subject=frame.id)
+        messages = (*frame.messages, frames.results_message(calls))
+        outcome = first.result if releases else frame.outcome
+        frame = replace(frame, state=state, messages=messages, outcome=outcome)
+    return replace(now, frames={**now.frames, frame.id: frame})
 
 
 def propose_calls(event: events.ModelReplied, turn: int) -> tuple[Call, ...]:

@@ -456,7 +456,7 @@ class Continuation:
         names = [tool] if tool else []
         at: str | None = frame
         while at is not None:
-            here = self.frame(at)
+            here = self.frames.get(at) or self.frame(at)
             names.append(here.agent)
             at = here.parent
         return tuple(reversed(names))
@@ -524,12 +524,13 @@ class Continuation:
 
 def in_doubt(now: Continuation) -> tuple[tuple[str, Call], ...]:
     """List the calls whose outcome is unknown, each with its frame."""
-    return tuple(
-        (frame.id, call)
-        for frame in now.frames.values()
-        for call in frame.open_calls()
-        if call.state is CallState.UNKNOWN
-    )
+    calls = []
+    for frame in now.frames.values():
+        if frame.state is FrameState.ACTING:
+            calls += [
+                (frame.id, call) for call in frame.of_turn() if call.state is CallState.UNKNOWN
+            ]
+    return tuple(calls)
 
 
 def status_of(now: Continuation, *, leased: bool) -> RunStatus:

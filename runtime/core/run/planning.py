@@ -142,9 +142,10 @@ def plan(now: Continuation) -> tuple[Command, ...]:
         among = f", among them {refused[-1].tool}: {refused[-1].result}" if refused else ""
         reason = plain(f"{now.refusals} calls that could not be made{among}")
         return (CancelRun(reason=reason),)
-    counted = (denial for denial in now.denials.values() if denial.counts)
-    if now.denials and (reason := too_many_denials(counted)):
-        return (CancelRun(reason=reason),)
+    if now.denials:
+        counted = [denial for denial in now.denials.values() if denial.counts]
+        if reason := too_many_denials(counted):
+            return (CancelRun(reason=reason),)
     if not now.frames:
         return (OpenFrame(frame=ROOT, agent=now.agent, input=now.input),)
     effects: list[Command] = []

@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -31,7 +30,6 @@ _ENCODER = json.JSONEncoder(
 )
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DIGITS = 17  # an integer with more is beyond MAX_INTEGER
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def require_json(value: Any, field: str = "value", *, depth: int = JSON_DEPTH) -> None:
@@ -41,14 +39,13 @@ def require_json(value: Any, field: str = "value", *, depth: int = JSON_DEPTH) -
     infinities, and integers beyond 2**53 - 1 (RFC 7493). So are NUL and lone surrogates in text, and nesting deeper
     than `depth`. Our own documents around accepted values may have ENCLOSED_DEPTH levels.
     """
-    if not _passes([value], depth + 1, floats=True):
+    if not _passes(value, depth, floats=True):
         _check(value, field, depth)
 
 
 def size_of(value: Any) -> int:
     """Return the size of a JSON value in bytes, written compactly."""
-    text = _compact(value)
-    return len(text) if text.isascii() else len(text.encode())
+    return len(to_json(value))
 
 
 def is_text(text: str) -> bool:
@@ -58,7 +55,7 @@ def is_text(text: str) -> bool:
 
 def canonical(value: Any) -> bytes:
     """Write a JSON value in its canonical form (RFC 8785). Raise ValueError for other values."""
-    if _passes([value], ENCLOSED_DEPTH + 1, floats=False):
+    if _passes(value, ENCLOSED_DEPTH, floats=False):
         return _ENCODER.encode(value).encode()
     return rfc8785.dumps(value)
 
@@ -76,34 +73,36 @@ def is_equal(value: Any, other: Any) -> bool:
         return False
 
 
-def _passes(values: Collection[Any], levels: int, *, floats: bool) -> bool:
-    """Say whether a list or an object is plain JSON, at most `levels` deep. False may also mean unusual JSON.
+def _passes(value: Any, depth: int, *, floats: bool) -> bool:
+    """Say whether a value is plain JSON, at most so deep. False may also mean unusual JSON.
 
     Without `floats`, Python's encoder writes it in canonical form: its keys are ASCII, so they sort as in UTF-16.
     """
-    if isinstance(values, dict):
-        for key in values:
-            if type(key) is not str or not key.isascii() or "\x00" in key:
-                return False
-        values = values.values()
-    if not levels and values:
-        return False
-    for value in values:
-        kind = type(value)
-        if kind is str:
-            if "\x00" in value or (not value.isascii() and _SURROGATE.search(value)):
-                return False
-        elif kind is dict or kind is list:
-            if not _passes(value, levels - 1, floats=floats):
-                return False
-        elif kind is int:
-            if not -MAX_INTEGER <= value <= MAX_INTEGER:
-                return False
-        elif kind is float:
-            if not (floats and math.isfinite(value)):
-                return False
-        elif value is not None and kind is not bool:
+    unchecked: list[tuple[Any, int]] = [([value], depth + 1)]
+    while unchecked:
+        values, levels = unchecked.pop()
+        if type(values) is dict:
+            for key in values:
+                if type(key) is not str or not key.isascii() or "\x00" in key:
+                    return False
+            values = values.values()
+        if not levels and values:
             return False
+        for item in values:
+            kind = type(item)
+            if kind is str:
+                if "\x00" in item or (not item.isascii() and _SURROGATE.search(item)):
+                    return False
+            elif kind is dict or kind is list:
+                unchecked.append((item, levels - 1))
+            elif kind is int:
+                if not -MAX_INTEGER <= item <= MAX_INTEGER:
+                    return False
+            elif kind is float:
+                if not (floats and math.isfinite(item)):
+                    return False
+            elif item is not None and kind is not bool:
+                return False
     return True
 
 
@@ -142,7 +141,7 @@ def _check_text(text: str, field: str) -> None:
 
 def sha256_of(value: Any) -> str:
     """Return the digest of a JSON value's canonical form, as `sha256:<hex>`. Raises NotJson."""
-    if _passes([value], ENCLOSED_DEPTH + 1, floats=False):
+    if _passes(value, ENCLOSED_DEPTH, floats=False):
         text = _ENCODER.encode(value).encode()
     else:
         _check(value, "value", ENCLOSED_DEPTH)

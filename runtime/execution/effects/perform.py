@@ -7,7 +7,6 @@ texts are cleaned.
 import logging
 import queue
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import assert_never
 from uuid import UUID
@@ -226,10 +225,13 @@ def _check_parts(answer: ModelAnswer) -> None:
     """
     calls = [[proposal.tool, proposal.args] for proposal in answer.calls]
     parts = [answer.reply, answer.text, answer.usage, answer.output, calls]
-    with suppress(NotJson):  # or one of the parts has the fault, which is named below
+    try:
         require_json(parts)
-        if size_of(parts) <= MAX_REPLY and all(len(tool) <= MAX_TOOL for tool, _ in calls):
+        has_long_names = [tool for tool, _ in calls if len(tool) > MAX_TOOL]
+        if size_of(parts) <= MAX_REPLY and not has_long_names:
             return
+    except NotJson:
+        pass  # one of the parts has the fault, which is named below
     for index, proposal in enumerate(answer.calls):
         require_json(proposal.tool, f"calls[{index}].tool")
         if len(proposal.tool) > MAX_TOOL:
