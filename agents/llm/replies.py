@@ -263,9 +263,13 @@ def has_repeated_token(response: ModelResponse) -> bool:
 
     It is sealed once more, so it is opened to what the model wrote.
     """
-    for part in response.parts:
-        value = getattr(part, "content", getattr(part, "args", None))
-        if isinstance(value, str | dict) and sealing.MARK in value and sealing.is_token(value):
+    for reply_part in response.parts:
+        content = getattr(reply_part, "content", getattr(reply_part, "args", None))
+        if (
+            isinstance(content, str | dict)
+            and sealing.MARK in content
+            and sealing.is_token(content)
+        ):
             return True
     return sealing.is_token(response.text or "")
 

@@ -7,7 +7,6 @@ other, in the order they are planned; the engine runs them at the same time.
 """
 
 import uuid
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -29,7 +28,7 @@ from runtime.core.documents.codec import decode_entry, encode_entry
 from runtime.core.documents.continuations import decode_continuation, encode_continuation
 from runtime.core.run.continuation import Phase
 from runtime.core.run.events import Event, WaitStarted
-from runtime.core.run.planning import AnswerInquiry, CallModel, StartTool
+from runtime.core.run.planning import StartTool
 from runtime.core.run.reducer import Entry, initial, step
 from runtime.core.run.retries import recover
 from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, Decision, Verdict
@@ -37,11 +36,12 @@ from runtime.execution.admission import versions
 from runtime.execution.admission.admit import Admission
 from runtime.execution.effects import outcomes
 from runtime.execution.effects.perform import perform, request_for
+from runtime.execution.effects.running import RunWork
 from runtime.execution.jobs.edit_previews import request_of
 from runtime.execution.step import StepBuilder
 from runtime.ports.approvals import ReviewSnapshot
 from runtime.ports.effects import ModelRequest, Outcome, PreviewRequest, ToolRequest, ToolResult
-from runtime.store.steps import PreviewCall, Work
+from runtime.store.steps import Work
 from runtime.store.tables import signals
 
 BEGINNING = datetime(2030, 1, 1, 9, tzinfo=UTC)
@@ -76,7 +76,7 @@ class MemoryWorker:
         self.calls: list[ToolCall] = []
         self._deaths = {"before": list(crash_before), "after": list(crash_after)}
         self._approvals = ApprovalStub()
-        self._ready: deque[Work] = deque()
+        self._work = RunWork(lambda: self.clock)
         self._signals = 0
         self._contents: dict[str, Any] = {}
         self.remembered: dict[str, str] = {}
@@ -181,11 +181,11 @@ class MemoryWorker:
         """Execute until the run waits for a person, a time or an event. Waits between attempts pass at once."""
         while not self.now.ended:
             if self.now.phase is Phase.CANCELLING:
-                started = [work for work in self._ready if isinstance(work, StartTool)]
-                self._ready.clear()
+                started = [work for work in self._work.ready if isinstance(work, StartTool)]
+                self._work.ready.clear()
                 self.advance(*(outcomes.not_started(work, outcomes.CANCELLED) for work in started))
-            elif self._ready:
-                self._perform(self._ready.popleft())
+            elif self._work.ready:
+                self._perform(self._work.ready.pop(0))
             elif waits := self.now.retries():
                 self.clock = max(self.clock, min(wait.until for wait in waits))
                 self.expire()
@@ -197,7 +197,12 @@ class MemoryWorker:
     def advance(self, *news: Event | signals.Signal) -> None:
         """Receive new outcomes, plan what follows, and journal it as one entry."""
         step_builder = StepBuilder(
-            self.now, self._handler, self._admission, lambda work: True, lambda: self.clock
+            self.now,
+            self._handler,
+            self._admission,
+            lambda work: True,
+            lambda: self.clock,
+            self._work,
         )
         step_builder.apply_version_changes(self._version_changes())
         for item in news:
@@ -206,13 +211,9 @@ class MemoryWorker:
             else:
                 step_builder.add(item)
         step_builder.end_waits()
-        step_builder.plan_next(
-            {work.frame for work in self._ready if isinstance(work, CallModel)},
-            {(work.frame, work.call) for work in self._ready if isinstance(work, PreviewCall)},
-            {work.inquiry for work in self._ready if isinstance(work, AnswerInquiry)},
-        )
-        if not step_builder.records.changes:
-            self._ready.extend(step_builder.records.work)
+        step_builder.plan_next()
+        if not step_builder.records.events:
+            self._work.ready.extend(step_builder.records.work)
             return
         text = encode_entry(Entry(at=self.clock, events=tuple(step_builder.records.events)))
         self.journal.append(text)
@@ -221,7 +222,7 @@ class MemoryWorker:
             self.remembered[summary.digest] = blobs.read_memory(summary.text)
         self.now = step(self.now, decode_entry(text).events, head="", at=self.clock)
         self._approvals.show(step_builder.records.snapshots)
-        self._ready.extend(step_builder.records.work)
+        self._work.ready.extend(step_builder.records.work)
 
     def _version_changes(self) -> versions.VersionChanges:
         return versions.compare(self.now, self._handler) if self.now.frames else {}
@@ -262,7 +263,7 @@ class MemoryWorker:
 
     def _take_over(self) -> None:
         """Continue as another worker, which has only the journal."""
-        self._ready.clear()
+        self._work.ready.clear()
         self.now = initial(self.now.run)
         for text in self.journal:
             entry = decode_entry(text)

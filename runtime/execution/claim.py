@@ -2,6 +2,7 @@
 
 import logging
 import queue
+from functools import partial
 from uuid import UUID, uuid4
 
 import psycopg
@@ -23,7 +24,7 @@ from runtime.errors import (
 )
 from runtime.execution import crash_loops
 from runtime.execution.admission import versions
-from runtime.execution.commit import LoadedRun, Sizes
+from runtime.execution.commit import LoadedRun
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.runner import Runner, RunnerQueue
 from runtime.execution.worker import DATABASE_ERRORS, RecentRuns, WorkerContext
@@ -92,11 +93,13 @@ def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
             return False
         claim, stored = loaded
         messages: RunnerQueue = queue.SimpleQueue()
-        with context.heartbeat.watched(claim, lambda: messages.put(None)) as claimed:
-            try:
-                _work(context, claimed, messages, stored)
-            except Exception as exc:
-                _give_up(claim, context, exc)
+        claimed = context.heartbeat.watch(claim, partial(messages.put, None))
+        try:
+            _work(context, claimed, messages, stored)
+        except Exception as exc:
+            _give_up(claim, context, exc)
+        finally:
+            context.heartbeat.unwatch(claim)
     except BaseException:
         context.heartbeat.abandon(run, owner)
         raise
@@ -194,12 +197,10 @@ def _load(claim: RunClaim, stored: StoredRun, recent: RecentRuns) -> LoadedRun:
     if digests := blob_refs(now):
         with pool.pooled() as connection:
             blobs.check_claimed(connection, digests)
-    sizes = Sizes.of(entries, base=claim.continuation_position)
     return LoadedRun(
         now=now,
         rows=list(entries.rows),
         conversations=cached.conversations,
-        sizes=sizes,
         pending_signals=stored.pending_signals(),
         read=stored.read,
     )

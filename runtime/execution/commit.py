@@ -61,25 +61,6 @@ STORE_SECONDS = 1.0  # between two attempts at a store that is down
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
-    """The bytes of the entries up to the live continuation (0 if there is none), and of the entries after it."""
-
-    covered: int = 0
-    tail: int = 0
-
-    @staticmethod
-    def of(entries: journal.Entries, *, base: int) -> "Sizes":
-        """Measure the entries of a run whose continuation is at position `base`."""
-        covered = tail = 0
-        for position, body, *_ in entries.rows:
-            if position <= base:
-                covered += len(body)
-            else:
-                tail += len(body)
-        return Sizes(covered=covered, tail=tail)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedRun:
     """A loaded run: its verified state, its entries, and its signals.
 
@@ -90,62 +71,8 @@ class LoadedRun:
     now: Continuation
     rows: list[journal.Row]
     conversations: Conversations
-    sizes: Sizes
     pending_signals: signals.PendingSignals
     read: Any = None
-
-
-class RunContents:
-    """Writes and reads the contents of one claimed run. Raises LeaseLost once another worker has the run."""
-
-    def __init__(self, pauses: RunPauses, yielding: YieldPolicy) -> None:
-        self.pauses = pauses
-        self._yielding = yielding
-        self._written: set[str] = set()  # the keys of objects; no key is used for two rows
-
-    def write(self, blobs: tuple[Blob, ...], *, waits: bool = True) -> tuple[Blob, ...]:
-        """Write those for the object store, and return all as the step has them.
-
-        Without `waits`, or when the process ends, a store that is down leaves them to Postgres.
-        """
-        outside = [blob for blob in blobs if blob.outside]
-        while outside:
-            try:
-                keys = self._reserve(outside)
-                for blob in outside:
-                    key = keys.get(blob.digest)
-                    if key is not None and key not in self._written:
-                        objects.put(key, blob)
-                        self._written.add(key)
-                break
-            except ObjectStoreDown as exc:
-                log.warning("Run %s: its step waits: %s", self.pauses.claimed.claim.run, exc)
-                if not waits or self._yielding.drains:
-                    return tuple(dataclasses.replace(blob, outside=False) for blob in blobs)
-                reason = plain(str(exc))
-            claim = self.pauses.claimed.claim
-            with suppress(psycopg.Error), pool.pooled() as connection:
-                leases.await_store(connection, claim, reason)
-            broker.notify_run(claim.run, inbox=False)
-            self.pauses.pause(STORE_SECONDS)
-        return blobs
-
-    @retried
-    def read(self, digest: str) -> Any:
-        """Return a result that is stored by its hash. Raises Tampered."""
-        with pool.pooled() as connection:
-            return stored_blobs.fetch(connection, digest)
-
-    @retried
-    def recall(self, memory: Sequence[Remembered]) -> Mapping[str, str]:
-        """Return the texts that the run remembers, by digest. Raises Tampered for an altered one."""
-        with pool.pooled() as connection:
-            return stored_blobs.remembered(connection, [text.digest for text in memory])
-
-    @retried
-    def _reserve(self, blobs: Sequence[Blob]) -> dict[str, str]:
-        with pool.pooled() as connection:
-            return objects.reserve(connection, blobs)
 
 
 class StepWriter:
@@ -155,7 +82,6 @@ class StepWriter:
         self,
         pauses: RunPauses,
         approvals: ApprovalPort,
-        contents: RunContents,
         loaded: LoadedRun,
         yielding: YieldPolicy,
     ) -> None:
@@ -163,14 +89,20 @@ class StepWriter:
         self.pauses = pauses
         self._rows = loaded.rows  # of all entries
         self._conversations = loaded.conversations
-        self._sizes = loaded.sizes
+        # The bytes of the entries up to the live continuation (0 if there is none), and of the entries after it.
+        self._covered = self._tail = 0
+        for position, body, *_ in loaded.rows:
+            if position <= pauses.claimed.claim.continuation_position:
+                self._covered += len(body)
+            else:
+                self._tail += len(body)
         # Until they are consumed:
         self._loaded: signals.PendingSignals | None = loaded.pending_signals
         self._read = loaded.read  # until signals are read again, or gates opened
         self._yielding = yielding
         self._claimed = pauses.claimed
         self._approvals = approvals
-        self._contents = contents
+        self._written: set[str] = set()  # the keys of objects; no key is used for two rows
         self._signal_version = -1
         self._origin: tuple[str, ...] = ()
         self.settling: frozenset[UUID] = frozenset()  # gates whose decision can still be undone
@@ -226,9 +158,17 @@ class StepWriter:
         """Have the signals read again, even if their count has not changed."""
         self._claimed.signal_version = None
 
+    def read_content(self, digest: str) -> Any:
+        """Return a result that is stored by its hash. Raises Tampered."""
+        return self._ask(stored_blobs.fetch, digest)
+
+    def recall(self, memory: Sequence[Remembered]) -> Mapping[str, str]:
+        """Return the texts that the run remembers, by digest. Raises Tampered for an altered one."""
+        return self._ask(stored_blobs.remembered, [text.digest for text in memory])
+
     def commit(self, records: Records, now: Continuation, *, release: bool) -> steps.CommitResult:
         """Write the records as one step, which leads to `now`. Raises LeaseLost or Tampered, with nothing written."""
-        blobs = self._contents.write(tuple(records.blobs)) if records.blobs else ()
+        blobs = self._write_contents(tuple(records.blobs)) if records.blobs else ()
         step = self._step(records, now, blobs, release=release)
         # Postgres may have been restored to a state before the use; the ledger is a file of its own.
         if step.spent:
@@ -252,7 +192,7 @@ class StepWriter:
 
         Return the error if the tool's writes were rolled back. Raises LeaseLost.
         """
-        blobs = self._contents.write(tuple(records.blobs), waits=False)
+        blobs = self._write_contents(tuple(records.blobs), waits=False)
         step, started = self._step(records, now, blobs, release=False), heartbeat.elapsed()
         problem = result.commit(step, self._parts(records, step))
         if isinstance(problem, LeaseLost):
@@ -275,6 +215,32 @@ class StepWriter:
         """Send the run to the end of the queue if others wait."""
         broker.dispatch(self.now.run, broker.NEW if self._yielding.should_yield else broker.RESUMED)
 
+    def _write_contents(self, blobs: tuple[Blob, ...], *, waits: bool = True) -> tuple[Blob, ...]:
+        """Write those for the object store, and return all as the step has them.
+
+        Without `waits`, or when the process ends, a store that is down leaves them to Postgres.
+        """
+        outside = [blob for blob in blobs if blob.outside]
+        while outside:
+            try:
+                keys = self._ask(objects.reserve, outside)
+                for blob in outside:
+                    key = keys.get(blob.digest)
+                    if key is not None and key not in self._written:
+                        objects.put(key, blob)
+                        self._written.add(key)
+                break
+            except ObjectStoreDown as exc:
+                log.warning("Run %s: its step waits: %s", self.now.run, exc)
+                if not waits or self._yielding.draining.started:
+                    return tuple(dataclasses.replace(blob, outside=False) for blob in blobs)
+                reason = plain(str(exc))
+            with suppress(psycopg.Error), pool.pooled() as connection:
+                leases.await_store(connection, self._claimed.claim, reason)
+            broker.notify_run(self.now.run, inbox=False)
+            self.pauses.pause(STORE_SECONDS)
+        return blobs
+
     @retried
     def _ask(
         self, query: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
@@ -294,17 +260,15 @@ class StepWriter:
         self.now = step.state
         if self._claimed.claim.lost_leases and not step.release and self._yielding.take_losses():
             self._ask(leases.clear_losses, self._claimed.claim)
-        covered, tail = self._sizes.covered, self._sizes.tail + len(step.entry.body)
-        if step.continuation is None:
-            self._sizes = Sizes(covered=covered, tail=tail)
-        else:
-            self._sizes = Sizes(covered=covered + tail)
+        self._tail += len(step.entry.body)
+        if step.continuation is not None:
+            self._covered, self._tail = self._covered + self._tail, 0
         self._rows.append(step.entry.row)
-        if step.pins and self._sizes.covered > MAX_CHARACTERS:
+        if step.pins and self._covered > MAX_CHARACTERS:
             # Nothing needs the entries up to a base, and no process caches this many: a run may go on for long.
             del self._rows[:-1]
             self._conversations.reset()
-            self._sizes = Sizes(covered=len(step.entry.body))
+            self._covered, self._tail = len(step.entry.body), 0
         broker.notify_run(
             self.now.run, inbox=bool(step.opened_gates or step.settled or step.closed)
         )
@@ -352,16 +316,16 @@ class StepWriter:
         self, now: Continuation, entry: journal.SignedEntry, *, pins: bool, release: bool
     ) -> Brief | None:
         """Return the continuation that this step writes, None if the run needs no new one."""
-        covered, tail = self._sizes.covered, self._sizes.tail + len(entry.body)
+        tail = self._tail + len(entry.body)
         if pins:
             return Brief(state=now)
-        if not continuations.needs_brief(covered, tail, release=release):
+        if not continuations.needs_brief(self._covered, tail, release=release):
             return None
         for _, body, *_ in (*self._rows[self._conversations.position :], entry.row):
             self._conversations.read(body)
         if (brief := self._conversations.brief(now)) is not None:
             return brief
-        return Brief(state=now) if continuations.needs_rewrite(covered, tail) else None
+        return Brief(state=now) if continuations.needs_rewrite(self._covered, tail) else None
 
     @retried
     def _write(

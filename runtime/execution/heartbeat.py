@@ -11,10 +11,7 @@ import os
 import socket
 import threading
 import time
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID, uuid4
@@ -22,17 +19,9 @@ from uuid import UUID, uuid4
 import psycopg
 from django.conf import settings
 
-from runtime.core.run.continuation import Continuation
-from runtime.core.run.events import (
-    Event,
-    ModelFailed,
-    OutcomeUnknown,
-    RetryScheduled,
-    ToolFailed,
-    ToolReturned,
-)
 from runtime.store import leases, pool, workers
 from runtime.store.leases import RunClaim
+from runtime.store.steps import Measures
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +38,6 @@ RELEASE_GRACE_SECONDS = 2.0  # after the end of a drain, for releasing runs
 # sleeps, so a lease that expired meanwhile would seem valid.
 elapsed = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
-# Upper bounds of the buckets of commit times, in seconds. Each row has those it was counted with.
-BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-
-# The outcome of a call, as the counts and the metrics name it.
-OUTCOMES = {ToolReturned: "returned", ToolFailed: "failed", OutcomeUnknown: "in_doubt"}
-
 
 @dataclass(slots=True)
 class Lease:
@@ -69,59 +52,6 @@ class Lease:
     def is_valid(self) -> bool:
         """Return whether the lease is certainly valid a moment longer."""
         return elapsed() <= self.surely_until
-
-
-class Measures:
-    """The counts of one process since it started. Several runners may add to them at once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._buckets = [0] * (len(BOUNDS) + 1)
-        self._seconds = 0.0
-        self._retries: Counter[str] = Counter()
-        self._tokens: Counter[str] = Counter()
-        self._model_errors = 0
-        self._calls: Counter[str] = Counter()
-
-    def add_step(self, seconds: float, events: Sequence[Event], *states: Continuation) -> None:
-        """Count a committed step, the time from its first attempt to its commit, and what its events say.
-
-        `states` are those after and before the step, which name the tools of its calls.
-        """
-        with self._lock:
-            self._buckets[bisect_left(BOUNDS, seconds)] += 1
-            self._seconds += seconds
-            for event in events:
-                if isinstance(event, RetryScheduled):
-                    of = "model" if event.call is None else "tool"
-                    self._retries[f"{of} {event.cause}"] += 1
-                    self._model_errors += of == "model" and event.cause == "error"
-                elif isinstance(event, ModelFailed):
-                    self._model_errors += 1
-                if usage := getattr(event, "usage", None):
-                    for kind in ("input", "output"):
-                        self._tokens[kind] += usage.get(f"{kind}_tokens", 0)
-                if isinstance(event, ToolReturned | ToolFailed | OutcomeUnknown):
-                    for state in states:  # the step may have made that call, or closed its frame
-                        if event.frame in state.frames:
-                            tool = state.call(event.frame, event.call).tool
-                            self._calls[f"{tool} {OUTCOMES[type(event)]}"] += 1
-                            break
-
-    def stored(self) -> str:
-        """Return the counts as JSON."""
-        with self._lock:
-            return json.dumps(
-                {
-                    "bounds": BOUNDS,
-                    "buckets": self._buckets,
-                    "seconds": round(self._seconds, 6),
-                    "retries": self._retries,
-                    "tokens": self._tokens,
-                    "model_errors": self._model_errors,
-                    "calls": self._calls,
-                }
-            )
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -214,9 +144,8 @@ class Heartbeat:
         if self._thread is not None:
             self._thread.join()
 
-    @contextmanager
-    def watched(self, claim: RunClaim, wake: Callable[[], None]) -> Iterator[ClaimedRun]:
-        """Watch the run while the block runs."""
+    def watch(self, claim: RunClaim, wake: Callable[[], None]) -> ClaimedRun:
+        """Watch the run until `unwatch`."""
         claimed = ClaimedRun(
             claim=claim,
             lease=self.lease,
@@ -226,11 +155,12 @@ class Heartbeat:
         )
         with self._lock:
             self._claimed[claim.owner] = claimed
-        try:
-            yield claimed
-        finally:
-            with self._lock:
-                del self._claimed[claim.owner]
+        return claimed
+
+    def unwatch(self, claim: RunClaim) -> None:
+        """Stop watching a run that is released or lost."""
+        with self._lock:
+            del self._claimed[claim.owner]
 
     def abandon(self, run: UUID, owner: UUID) -> None:
         """Release a run that this process does not advance, as soon as Postgres is reachable.

@@ -13,22 +13,25 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
+
+from django.conf import settings
 
 from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.documents.codec import journaled
 from runtime.core.run.continuation import Continuation, FrameState, Phase
-from runtime.core.run.events import MessageReceived, QuestionFailed
-from runtime.core.run.planning import CallModel, StartTool, plan
+from runtime.core.run.events import Event, MessageReceived, QuestionFailed
+from runtime.core.run.gates import open_inquiry
+from runtime.core.run.planning import AnswerInquiry, CallModel, StartTool, plan
 from runtime.core.run.retries import recover
 from runtime.core.values.enums import EFFECT_CLASSES
 from runtime.core.values.errors import NotJson
-from runtime.errors import LeaseLost, ObjectStoreDown
+from runtime.errors import LeaseLost, ObjectStoreDown, WorkerOutdated
 from runtime.execution.admission.admit import Admission
-from runtime.execution.admission.versions import VersionChanges, now_writes, require_agents
-from runtime.execution.commit import LoadedRun, RunContents, StepWriter
-from runtime.execution.effects.kept_replies import RunReplies
-from runtime.execution.effects.outcomes import dropped, event_of, not_started
+from runtime.execution.admission.versions import VersionChanges, now_writes
+from runtime.execution.commit import LoadedRun, StepWriter
+from runtime.execution.effects import outcomes
 from runtime.execution.effects.perform import perform, request_for
 from runtime.execution.effects.running import (
     EffectFinished,
@@ -37,16 +40,14 @@ from runtime.execution.effects.running import (
     RunningEffect,
     RunWork,
     is_too_late,
-    reason_not_to_start,
 )
 from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.step import StepBuilder
 from runtime.execution.worker import RunPauses, WorkerContext, YieldPolicy, retried
 from runtime.ports.effects import ModelRequest, Outcome, PreviewRequest, ToolFailure, ToolRequest
-from runtime.store.steps import CommitResult, RecordedEvent, Work, record_event
+from runtime.store.steps import CommitResult, Work
 from runtime.store.tables import used_approvals
-from runtime.store.tables.signals import Signal
 
 KEEP_CLAIM_MAX = timedelta(seconds=2)  # the longest wait for which a worker keeps a run
 # Seconds of a wait: to release a slot and acquire it again costs more than a quick tool.
@@ -76,9 +77,8 @@ class Runner:
         self._messages = messages
         self._yielding = YieldPolicy(claimed, context.heartbeat.draining)
         self.pauses = RunPauses(claimed=claimed, slots=context.slots)
-        contents = RunContents(self.pauses, self._yielding)
-        self._writer = StepWriter(self.pauses, context.approvals, contents, loaded, self._yielding)
-        self._filled = InlinedMessages(contents.read, contents.recall)
+        self._writer = StepWriter(self.pauses, context.approvals, loaded, self._yielding)
+        self._filled = InlinedMessages(self._writer.read_content, self._writer.recall)
         self._work = RunWork(self._writer.clock)
         self._results: list[TransactionalResult] = []  # to be committed in their own transactions
         self._uncommitted: list[EffectFinished] = []  # in the step
@@ -87,9 +87,7 @@ class Runner:
         self._can_repeat = True  # the outcomes in the step
         self._scripted: dict[str, bool] = {}  # by agent
         self._kept_slots = KeptSlots()
-        self._replies = RunReplies(
-            claim=claimed.claim, keeper=context.effect_pool.replies, clock=self._writer.clock
-        )
+        self._ended_replies = frozenset[str]()  # frames whose kept part the next step deletes
         self._ended = threading.Event()
         self._expired: set[tuple[UUID, datetime]] = set()
         self._grace_ends: datetime | None = None
@@ -104,8 +102,12 @@ class Runner:
             self._step.add(event)
         for frame in self._writer.now.frames.values():
             if frame.state is FrameState.ASKING:
-                for retry in self._replies.lost(self._writer.now, self._writer.kept_parts()):
-                    self._step.add(retry)
+                rows = self._writer.kept_parts()
+                self._ended_replies = frozenset(rows)
+                for row in rows.values():
+                    retry = outcomes.lost_reply(self._writer.now, row, self._writer.clock())
+                    if retry is not None:
+                        self._step.add(retry)
                 break
         try:
             while not self._advance():
@@ -141,37 +143,34 @@ class Runner:
             self._withdraw_ready()
         if self._step.now.pending:
             self._expire()
-        changes = tuple(self._step.records.changes)
+        received = tuple(self._step.records.received)
         while True:
             if self._unapplied is not None:
                 self._step.apply_version_changes(self._unapplied)
             for signal in writer.read_signals():
-                self._consume(signal)
+                self._step.consume(signal)
             for late in writer.late_outcomes(self._step.now):
                 self._step.receive_late(late, writer.settling)
-            require_agents(self._step.now, self._version_changes)
+            if self._version_changes is None and self._step.now.phase is not Phase.CANCELLING:
+                raise WorkerOutdated("no signal ends it any longer")
             self._step.end_waits()
-            self._plan_next()
+            self._step.plan_next()
             answered = self._answer_at_once() if self._can_repeat else False
             release = self._at_rest()
             records, result = self._step.records, CommitResult.WRITTEN
             try:
-                if records.changes:
-                    records.ended_replies = self._replies.ended
+                if records.events:
+                    records.ended_replies = self._ended_replies
                     result = writer.commit(records, self._step.now, release=release)
                 elif release:
                     result = writer.release()
             except NotJson:
-                before = changes
-                events = [journaled(writer.now, change.event) for change in before]
-                changes = tuple(
-                    change if event is change.event else record_event(event)
-                    for change, event in zip(before, events, strict=True)
-                )
-                if changes == before and not answered:
+                before = received
+                received = tuple([journaled(writer.now, event) for event in before])
+                if received == before and not answered:
                     raise
                 self._can_repeat = False  # so the reply is a change of its own
-                self._rebuild_step(changes)
+                self._rebuild_step(received)
                 continue
             match result:
                 case CommitResult.WRITTEN:
@@ -183,28 +182,16 @@ class Runner:
                         return True
                     self._can_repeat = True
                     self._kept_slots.release()
-                    if records.changes:
-                        self._replies.ended = frozenset()  # the step deletes their parts
+                    if records.events:
+                        self._ended_replies = frozenset()
                     self._work.ready.extend(records.work)
                     self._step = self._new_step()
                     return False
                 case CommitResult.NEW_SIGNALS:
                     writer.reread_signals()
-                    self._rebuild_step(changes)
+                    self._rebuild_step(received)
                 case CommitResult.LOST:
                     raise LeaseLost
-
-    @retried
-    def _consume(self, signal: Signal) -> None:
-        self._step.consume(signal)
-
-    @retried
-    def _plan_next(self) -> None:
-        work = self._work
-        if not work.ready and not work.running:  # as at most steps: then nothing is to be listed
-            self._step.plan_next(set())
-        else:
-            self._step.plan_next(work.calling_models(), work.previewing(), work.answering())
 
     def _answer_at_once(self) -> bool:
         """Add the replies of scripts, one for each frame, and what follows from them. Return whether there are any."""
@@ -221,7 +208,7 @@ class Runner:
             self._step.records.work.remove(work)
             self._context.effect_pool.release(work)
             self._add_outcome(RunningEffect(request=request, submit=self._submit), outcome)
-            self._plan_next()
+            self._step.plan_next()
         return bool(answered)
 
     def _next_instant(self, answered: set[str]) -> CallModel | None:
@@ -244,14 +231,14 @@ class Runner:
             self._scripted[agent] = self._context.handler.is_scripted(agent)
         return self._scripted[agent]
 
-    def _rebuild_step(self, changes: Sequence[RecordedEvent]) -> None:
-        """Build the step again from these changes alone: a decision in it may have been undone since it was read."""
+    def _rebuild_step(self, received: Sequence[Event]) -> None:
+        """Build the step again from these events alone: a decision in it may have been undone since it was read."""
         for work in self._step.records.work:
             if not (isinstance(work, StartTool) and self._kept_slots.put_back(work)):
                 self._context.effect_pool.release(work)
         self._step = self._new_step()
-        for change in changes:
-            self._step.change(change)
+        for event in received:
+            self._step.add(event)
 
     def _at_rest(self) -> bool:
         """Return whether no effect is running or planned, and no wait is short enough to keep the claim."""
@@ -274,6 +261,8 @@ class Runner:
             self._admission,
             self._reserve,
             self._writer.clock,
+            self._work,
+            self.pauses,
         )
 
     def _reserve(self, work: Work) -> bool:
@@ -323,7 +312,9 @@ class Runner:
         if isinstance(request, ModelRequest):
             is_reply = request.inquiry is None and not request.summary
             repeats = is_reply and self._is_scripted(request.agent)
-            self._replies.end(effect)
+            with effect.keeping:  # until a part that is being written is there
+                if effect.is_kept:
+                    self._ended_replies |= {request.frame}
         else:
             repeats = EFFECT_CLASSES[request.effect].repeats_unasked
         self._can_repeat = self._can_repeat and repeats  # if lost, it costs nothing
@@ -332,7 +323,7 @@ class Runner:
         if is_too_late(self._step.now, request):
             self._charge_dropped(request, outcome)
             return
-        event = event_of(
+        event = outcomes.event_of(
             self._step.now,
             request,
             outcome,
@@ -346,7 +337,7 @@ class Runner:
 
     def _charge_dropped(self, request: EffectRequest, outcome: Outcome) -> None:
         """Charge an answer that no inquiry gets, unless the run has ended."""
-        event = dropped(request, outcome) if isinstance(request, ModelRequest) else None
+        event = outcomes.dropped(request, outcome) if isinstance(request, ModelRequest) else None
         if event is not None and not self._step.now.ended:
             self._step.add(event)
 
@@ -419,13 +410,26 @@ class Runner:
             self._work.ready.remove(work)
             self._context.effect_pool.release(work)
             if isinstance(work, StartTool):
-                self._step.add(not_started(work, reason))
+                self._step.add(outcomes.not_started(work, reason))
 
     def _must_not_start(self, work: Work) -> str | None:
+        """Return why recorded work must not start any more, None if it may.
+
+        A call whose intent is older than a lease needs a new one, because people could already be offered "run again".
+        """
         now = self._writer.now
-        return reason_not_to_start(
-            work, now, is_ending=self._yielding.ended(now), at=self._writer.clock()
-        )
+        if now.phase is Phase.CANCELLING:
+            return outcomes.CANCELLED
+        if self._yielding.ended(now):
+            return outcomes.RELEASED
+        if isinstance(work, AnswerInquiry) and open_inquiry(now, work.inquiry) is None:
+            return outcomes.DECIDED
+        if isinstance(work, StartTool):
+            written = now.call(work.frame, work.call).started_at
+            assert written is not None  # by its intent
+            if self._writer.clock() - written > timedelta(seconds=settings.SIGNOFF_LEASE_SECONDS):
+                return outcomes.STALE
+        return None
 
     # Effects
 
@@ -462,7 +466,11 @@ class Runner:
                 approved_preview = self._writer.now.call(request.frame, request.call).shown
                 effect.keeps_slot = approved_preview is not None
             elif request.inquiry is None and not request.summary:
-                effect.keep = self._replies.keep(effect, request, self._writer.now)
+                frame = self._writer.now.frame(request.frame)
+                keep_part = self._context.effect_pool.replies.keep
+                effect.keep = partial(
+                    keep_part, effect, self._claimed.claim, frame, self._writer.clock
+                )
             self._work.running.add(effect)
             self._context.effect_pool.launch(effect)
         self._work.await_contents(unreadable)
@@ -471,7 +479,7 @@ class Runner:
         """Commit each transactional result on its own, in its tool's transaction, before anything else."""
         while self._results:
             result = self._results[0]
-            later = self._step.records.changes
+            later = self._step.records.received
             self._step = self._new_step()
             self._add_outcome(result.effect, result.outcome)
             try:
@@ -485,5 +493,5 @@ class Runner:
             if problem is not None:
                 fault = ToolFailure(error=f"it was rolled back: {problem}", retryable=True)
                 self._add_outcome(result.effect, fault)
-            for change in later:
-                self._step.change(change)
+            for event in later:
+                self._step.add(event)

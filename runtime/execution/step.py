@@ -1,5 +1,6 @@
 """Builds the next step from received messages, with everything that follows without I/O except through ports."""
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -7,14 +8,27 @@ from typing import assert_never
 from uuid import UUID
 
 from runtime.core.run.accounting import exhausted, fits, has_limits
-from runtime.core.run.continuation import Call, Continuation, Pending, Phase, in_doubt
+from runtime.core.run.continuation import (
+    Call,
+    Continuation,
+    FrameState,
+    Pending,
+    Phase,
+    in_doubt,
+)
 from runtime.core.run.events import (
+    CallAdmitted,
     CallRefused,
     Cancelling,
     Event,
+    FrameClosed,
+    FrameOpened,
     GateClosed,
+    GateDecided,
+    MessageReceived,
     ModelFailed,
     Paused,
+    QuestionFailed,
     Resumed,
     ToolStarted,
     WaitEnded,
@@ -36,48 +50,35 @@ from runtime.core.run.planning import (
     plan,
 )
 from runtime.core.run.reducer import evolve
+from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.errors import IllegalTransition
+from runtime.core.values.json_values import sha256_of
 from runtime.core.values.texts import plain
-from runtime.core.values.verdicts import VERDICTS
+from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED, VERDICTS
 from runtime.errors import InvalidInput
-from runtime.execution.admission.admit import Admission, CallChecks
+from runtime.execution import step_events
+from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.gates import (
     AdmissionResult,
     denied_before,
-    open_credential_gate,
+    needs_recheck,
+    open_frame_gate,
     repeats,
     with_revision,
 )
 from runtime.execution.admission.versions import (
     VersionChanges,
     agent_changed,
-    approve_change,
     open_version_gate,
     prompts_at,
     version_gates,
 )
 from runtime.execution.effects.outcomes import arrival
-from runtime.execution.step_events import (
-    begin_wait,
-    close_frame,
-    decide_gate,
-    end_run,
-    explain_invalid_input,
-    explain_late_outcome,
-    fail_inquiry,
-    open_frame,
-    open_limit_gate,
-    pass_gate,
-    read_grant,
-    receive_event,
-    receive_inquiry,
-    receive_message,
-    time_out_wait,
-)
+from runtime.execution.effects.running import RunWork
+from runtime.execution.worker import RunPauses, retried
 from runtime.ports.agents import VersionChange
-from runtime.ports.approvals import ReviewSnapshot
 from runtime.ports.effects import EffectHandler
-from runtime.store.steps import PreviewCall, RecordedEvent, Records, Work, record_event
+from runtime.store.steps import PreviewCall, Records, Work
 from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.signals import (
     CancelSignal,
@@ -93,7 +94,10 @@ from runtime.store.tables.signals import (
 
 
 class StepBuilder:
-    """Builds on a committed state. `reserve` reserves a slot before any work is recorded."""
+    """Builds on a committed state. `reserve` reserves a slot before any work is recorded.
+
+    Without `pauses`, as in tests of agents, an unreachable Postgres is not waited for.
+    """
 
     def __init__(
         self,
@@ -102,33 +106,26 @@ class StepBuilder:
         admission: Admission,
         reserve: Callable[[Work], bool],
         clock: Callable[[], datetime],
+        run_work: RunWork,
+        pauses: RunPauses | None = None,
     ) -> None:
         self.now = base
         self.records = Records()
+        self.pauses = pauses
         self._handler = handler
         self._admission = admission
         self._reserve = reserve
         self._clock = clock
-        self._checks = CallChecks(admission)
-        self._answering: set[UUID] = set()
+        self._work = run_work
+        self._previewing: set[tuple[str, str]] = set()  # calls that wait for their preview
+        self._answering: set[UUID] = set()  # inquiries that wait for their answer
+        self._unverified: dict[UUID, GateDecidedSignal] = {}  # approvals that the step consumes
+        self._passed: set[UUID | None] = set()  # gates that an allowance decides in this step
+        self._uses = defaultdict[UUID, int](int)  # by allowance
 
-    def add(
-        self,
-        event: Event,
-        *,
-        snapshot: ReviewSnapshot | None = None,
-        work: StartTool | None = None,
-        closed: str = "",
-    ) -> None:
-        """Add an event with its data, and apply it to the state."""
-        record = record_event(event, snapshot=snapshot, work=work, closed=closed)
-        self.now = evolve(self.now, record.event)
-        self.records.add(record)
-
-    def change(self, record: RecordedEvent) -> None:
-        """Add a change of a step that is built again."""
-        self.now = evolve(self.now, record.event)
-        self.records.add(record)
+    def add(self, event: Event, closed: str = "") -> None:
+        """Apply an event to the state, and record it. `closed` is as `Records.add` says."""
+        self.now = evolve(self.now, self.records.add(event, closed))
 
     def apply_version_changes(self, version_changes: VersionChanges) -> None:
         """Continue every frame whose agent has changed with this process's version, or ask people first."""
@@ -150,6 +147,7 @@ class StepBuilder:
             elif not self._change_agent(frame, change, by):
                 return
 
+    @retried
     def consume(self, signal: Signal) -> None:
         """Consume a signal. It changes nothing if its gate is not open or it comes too late.
 
@@ -172,16 +170,19 @@ class StepBuilder:
                     self.add(Resumed(by=signal.by, reason=signal.reason))
             case MessageSignal():
                 if self.now.phase is Phase.STARTED:
-                    self.add(receive_message(signal))
+                    by, text, reviewer = signal.by, signal.text, signal.reviewer
+                    cuts = signal.cuts
+                    self.add(MessageReceived(by=by, text=text, reviewer=reviewer, cuts=cuts))
             case InquirySignal():
-                if (question := receive_inquiry(self.now, signal)) is not None:
+                if (question := step_events.receive_inquiry(self.now, signal)) is not None:
                     self.add(question)
             case ExtensionSignal():
                 extension = self._admission.read_extension(signal)
                 with suppress(IllegalTransition):  # the gate is closed, or this was received
+                    evolve(self.now, extension)
                     self.add(extension)
             case EventSignal():
-                if (end := receive_event(self.now, signal)) is not None:
+                if (end := step_events.receive_event(self.now, signal)) is not None:
                     self.add(end)
             case _ as never:
                 assert_never(never)
@@ -201,7 +202,9 @@ class StepBuilder:
             gate = None if pending is None else pending.gate
             if call.started_at != late.started_at or gate in settling:
                 return
-            self.add(arrival(late, gate), closed=explain_late_outcome(late))
+            became = "returned its result" if late.outcome == "returned" else "reported its failure"
+            reason = f"The call itself {became} late, so no person needs to settle it."
+            self.add(arrival(late, gate), closed=reason)
             return
 
     def cancel(self, *, by: str, reason: str) -> None:
@@ -223,29 +226,26 @@ class StepBuilder:
                 self.add(WaitEnded(frame=wait.frame, call=wait.call))
         for wait in self.now.waiting():
             if wait.until <= self._clock() and wait.call is not None:
-                self.add(time_out_wait(self.now, wait.frame, wait.call))
+                self.add(step_events.time_out_wait(self.now, wait.frame, wait.call))
 
-    def plan_next(
-        self,
-        busy: set[str],
-        previewing: Collection[tuple[str, str]] = (),
-        answering: Collection[UUID] = (),
-    ) -> None:
-        """Add everything that follows without I/O. `busy` frames wait for their model.
+    @retried
+    def plan_next(self) -> None:
+        """Add everything that follows without I/O beside the run's work.
 
-        `previewing` calls wait for their preview, `answering` inquiries for their answer. A run that is ending waits
-        for its models: their calls are stopped, and the partial replies are kept as evidence. Raises Tampered for an
-        approval that no person gave.
+        A run that is ending waits for its models: their calls are stopped, and the partial replies are kept as
+        evidence. Raises Tampered for an approval that no person gave.
         """
-        calling = set(busy)
-        for work in self.records.work:
-            if isinstance(work, CallModel):
-                calling.add(work.frame)
-        self._checks.previewing.update(previewing)
-        self._answering.update(answering)
+        busy = set[str]()  # frames that wait for their model
+        if self._work.ready or self._work.running:
+            busy = self._work.calling_models()
+            self._previewing |= self._work.previewing()
+            self._answering |= self._work.answering()
+        calling = {work.frame for work in self.records.work if isinstance(work, CallModel)} | busy
+        frames: Collection[str] = ()
         while True:
             before = self.now
-            is_limited = has_limits(before)
+            if before.frames.keys() != frames:  # each frame may have limits
+                frames, is_limited = before.frames.keys(), has_limits(before)
             checked: set[str] = set()  # frames whose proposed calls were checked together
             commands = plan(before)
             if calling:
@@ -258,7 +258,7 @@ class StepBuilder:
                 at = self._clock()
                 limits = exhausted(before, commands, at)
                 if limits:  # one gate for all that are exhausted and needed
-                    reached, gate = open_limit_gate(before, limits, at)
+                    reached, gate = step_events.open_limit_gate(before, limits, at)
                     for event in reached:
                         self.add(event)
                     self._record(gate)
@@ -289,8 +289,9 @@ class StepBuilder:
             if self.now is before:
                 break
         # Also of calls that do not start now: no entry may record an approval that no person gave.
-        if self._checks.unverified:
-            self._checks.verify_rest()
+        for decided_gate, signal in tuple(self._unverified.items()):
+            self._admission.verify_decision(signal)
+            del self._unverified[decided_gate]
 
     def _execute(self, command: Command) -> None:
         match command:
@@ -300,7 +301,16 @@ class StepBuilder:
                 call = self.now.call(command.frame, command.call)
                 if call.credential:  # which is missing: it holds the frame
                     at = self._clock()
-                    self._record(open_credential_gate(self.now, command.frame, call, at))
+                    args = {"credential": call.credential, "tool": call.tool, "call": call.id}
+                    hold = open_frame_gate(
+                        self.now,
+                        command.frame,
+                        GateKind.HOLD,
+                        reason=call.credential,
+                        args=args,
+                        at=at,
+                    )
+                    self._record(hold)
                 elif self._may_start(command.frame, call) and self._reserve(command):
                     started = ToolStarted(
                         frame=command.frame,
@@ -308,10 +318,11 @@ class StepBuilder:
                         attempt=command.attempt,
                         at=self._clock(),
                     )
-                    self.add(started, work=command)
+                    self.add(started)
+                    self.records.work.append(command)
             case StartWait():
                 if self._may_start(command.frame, self.now.call(command.frame, command.call)):
-                    self.add(begin_wait(self.now, command, self._clock()))
+                    self.add(step_events.begin_wait(self.now, command, self._clock()))
             case OpenInDoubt():
                 self._record(self._admission.open_in_doubt(self.now, command.frame, command.call))
             case CancelRun():
@@ -319,9 +330,15 @@ class StepBuilder:
             case FailFrame():
                 self.add(ModelFailed(frame=command.frame, error=command.error))
             case CloseFrame():
-                self.add(close_frame(self.now.frame(command.frame)))
+                frame = self.now.frame(command.frame)
+                closed = FrameClosed(
+                    frame=frame.id,
+                    outcome="answered" if frame.state is FrameState.ANSWERED else "failed",
+                    content="" if frame.outcome is None else frame.outcome,
+                )
+                self.add(closed)
             case EndRun():
-                self.add(end_run(self.now))
+                self.add(step_events.end_run(self.now))
             case CallModel() | CheckCall() | AnswerInquiry():
                 pass
             case _ as never:
@@ -341,7 +358,7 @@ class StepBuilder:
             pinned_at = prompts_at(self.now, command.parent) or at
             instructions = self._handler.instruct(command.agent, agent_input, at=pinned_at)
         except InvalidInput as exc:
-            reason = explain_invalid_input(command.agent, exc)
+            reason = step_events.explain_invalid_input(command.agent, exc)
             if command.parent is None or command.call is None:
                 self.cancel(by="", reason=reason)
             else:
@@ -350,22 +367,55 @@ class StepBuilder:
             info = self._handler.agent(command.agent)
             caller = None if parent is None else self.now.frame(parent).agent
             item = caller is not None and self._handler.agent(caller).items
-            self.add(open_frame(command, agent_input, instructions, info, at, item=item))
+            text = instructions.text
+            frame = FrameOpened(
+                frame=command.frame,
+                agent=command.agent,
+                fingerprint=info.fingerprint,
+                prompt=sha256_of(text) if text else info.prompt,
+                plan=info.plan,
+                input=agent_input,
+                parent=parent,
+                call=call,
+                model=info.model,
+                at=at,
+                compaction=info.compaction,
+                budget=info.budget,
+                rates=info.rates,
+                instructions=text,
+                pinned=instructions.pinned,
+                item=item,
+            )
+            self.add(frame)
 
     def _change_agent(self, frame: str, change: VersionChange, by: str = "") -> bool:
         """Continue a frame with this process's version. If that version cannot make its instructions, end the run."""
         try:
             self.add(agent_changed(self.now, frame, change, self._handler, by, at=self._clock()))
         except InvalidInput as exc:
-            self.cancel(by="", reason=explain_invalid_input(self.now.frame(frame).agent, exc))
+            self.cancel(
+                by="", reason=step_events.explain_invalid_input(self.now.frame(frame).agent, exc)
+            )
             return False
         return True
 
     def _record(self, result: AdmissionResult) -> None:
-        self.add(result.event, snapshot=with_revision(self.now, result.snapshot))
+        if result.snapshot is not None:
+            self.records.snapshots.append(with_revision(self.now, result.snapshot))
+        self.add(result.event)
         if result.allowed is not None and result.gate is not None:
-            self._checks.passed(result.gate.gate, result.allowed.use)
-            self.add(pass_gate(result.gate, result.allowed.use))
+            self._passed.add(result.gate.gate)
+            self._uses[result.allowed.use.id] += 1
+            passed = GateDecided(
+                gate=result.gate.gate,
+                frame=result.gate.frame,
+                call=result.gate.call,
+                verdict=Verdict.APPROVE,
+                by=result.allowed.use.by[-1],
+                reason="",
+                allowance=result.allowed.use,
+            )
+            self.add(passed)
 
     def _answer(self, command: AnswerInquiry, *, fits: bool) -> None:
         """Have an inquiry answered, unless it is under way. It fails at once if the budget does not suffice."""
@@ -373,7 +423,12 @@ class StepBuilder:
         if inquiry is None or command.inquiry in self._answering:
             return
         if not fits:
-            self.add(fail_inquiry(inquiry))
+            error = "the budget does not suffice for an answer"
+            self.add(
+                QuestionFailed(
+                    frame=inquiry.frame, call=inquiry.call, question=inquiry.id, error=error
+                )
+            )
         elif self._begin(command):
             self._answering.add(command.inquiry)
 
@@ -386,15 +441,32 @@ class StepBuilder:
 
     def _begin_preview(self, preview: PreviewCall) -> None:
         if self._begin(preview):
-            self._checks.previewing.add((preview.frame, preview.call))
+            self._previewing.add((preview.frame, preview.call))
 
     def _check_turn(self, frame: str, commands: Sequence[Command]) -> None:
-        calls = [
-            command.call
-            for command in commands
-            if isinstance(command, CheckCall) and command.frame == frame
-        ]
-        previews, results = self._checks.check_turn(self.now, frame, calls)
+        """Check the proposed calls of a frame: begin previews, then record the results.
+
+        The gates open together, once every call has its preview. Calls after a change of the agent's plan are checked
+        after it: people are shown to which item they belong.
+        """
+        previews, results = list[PreviewCall](), list[AdmissionResult]()
+        uses = self._uses.copy()
+        for command in commands:
+            if not isinstance(command, CheckCall) or command.frame != frame:
+                continue
+            if (frame, command.call) in self._previewing:
+                continue
+            checked = self._admission.check(self.now, frame, command.call, uses)
+            if isinstance(checked, PreviewCall):
+                previews.append(checked)
+                continue
+            if checked.allowed is not None:
+                uses[checked.allowed.use.id] += 1
+            results.append(checked)
+            if isinstance(checked.event, CallAdmitted) and checked.event.terms.plan:
+                break
+        if previews or frame in {waiting for waiting, _ in self._previewing}:
+            results = [result for result in results if not (result.gate and result.gate.call)]
         for preview in previews:
             self._begin_preview(preview)
         for result in results:
@@ -402,14 +474,25 @@ class StepBuilder:
                 self._record(result)
 
     def _may_start(self, frame: str, call: Call) -> bool:
-        """Check a call once more. If it does not start, it is previewed, refused or asked again."""
-        if (frame, call.id) in self._checks.previewing:
+        """Check a call once more. If it does not start, it is previewed, refused or asked again.
+
+        This also verifies the approval that the step consumes.
+        """
+        gate = call.gate
+        if (frame, call.id) in self._previewing:
             return False
-        instead = self._checks.recheck(self.now, frame, call)
-        if isinstance(instead, PreviewCall):
-            self._begin_preview(instead)
-        elif instead is not None:
+        if not needs_recheck(call) or gate in self._passed:
+            return True
+        signal = None if gate is None else self._unverified.get(gate)
+        decision = None if signal is None else signal.decision
+        instead = self._admission.recheck(self.now, frame, call, decision)
+        if isinstance(instead, AdmissionResult):
             self._record(instead)
+            return False
+        if gate is not None:
+            self._unverified.pop(gate, None)
+        if instead is not None:
+            self._begin_preview(instead)
         return instead is None
 
     def _close_gate(self, gate: Pending, reason: str) -> None:
@@ -418,17 +501,24 @@ class StepBuilder:
     def _consume_decision(self, gate: Pending, signal: GateDecidedSignal) -> None:
         decision = signal.decision
         rule = VERDICTS[decision.verdict]
-        fails = self._checks.receive(signal, gate.expires_at)
-        change = approve_change(self.now, gate, self._handler) if rule.carries == "grant" else None
-        self.add(decide_gate(self.now, gate, signal))
+        fails = False
+        if decision.verdict in STARTS_CALL_UNCHANGED:
+            self._unverified[signal.gate] = signal  # it is verified with its call
+        else:
+            fails = self._admission.verify_decision(signal, gate.expires_at)
+        change = None
+        if rule.carries == "grant" and gate.kind is GateKind.VERSION:
+            frame = self.now.frame(gate.frame)
+            change = self._handler.compare_version(frame.agent, frame.fingerprint)
+        self.add(step_events.decide_gate(self.now, gate, signal))
         if decision.edit is not None:  # it may equal a denied call or another one of the same turn
             digest = decision.edit.digest
             reason = denied_before(self.now, digest) or repeats(self.now, gate, digest)
             if reason is not None:
                 self.add(CallRefused(frame=gate.frame, call=gate.call, reason=plain(reason)))
-        if change is not None:
+        if change is not None and change.agent.fingerprint == gate.version:
             self._change_agent(gate.frame, change)
-        granted = read_grant(self.now, gate, decision)
+        granted = step_events.read_grant(self.now, gate, decision)
         if granted is not None:
             self.add(granted)
         if fails or rule.ends_run:

@@ -8,31 +8,23 @@ from runtime.core.documents import external_call
 from runtime.core.run.continuation import (
     Call,
     Continuation,
-    Frame,
     FrameState,
-    Inquiry,
     Pending,
     Phase,
 )
 from runtime.core.run.events import (
-    AllowanceUse,
     BudgetExceeded,
     BudgetGranted,
     Cancelled,
     Completed,
     Failed,
-    FrameClosed,
-    FrameOpened,
     GateDecided,
-    GateOpened,
-    MessageReceived,
     OutcomeUnknown,
     QuestionAsked,
-    QuestionFailed,
     WaitEnded,
     WaitStarted,
 )
-from runtime.core.run.planning import OpenFrame, StartWait
+from runtime.core.run.planning import StartWait
 from runtime.core.values.budgets import (
     ExhaustedLimit,
     InvalidBudget,
@@ -42,70 +34,20 @@ from runtime.core.values.budgets import (
     to_text,
     words_of,
 )
-from runtime.core.values.enums import Decision, GateKind, Verdict
+from runtime.core.values.enums import Decision, GateKind
 from runtime.core.values.ids import ROOT
-from runtime.core.values.json_values import sha256_of, size_of
+from runtime.core.values.json_values import size_of
 from runtime.core.values.limits import MAX_EVENT_NAME, MAX_MATCH, MAX_WAIT_DAYS
 from runtime.core.values.texts import plain
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import InvalidInput, Tampered
 from runtime.execution.admission.gates import AdmissionResult, open_frame_gate
-from runtime.ports.agents import AgentInfo, Instructions
 from runtime.store.steps import is_waiting
-from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.signals import (
     EventSignal,
     GateDecidedSignal,
     InquirySignal,
-    MessageSignal,
 )
-
-
-def open_frame(
-    command: OpenFrame,
-    agent_input: Any,
-    instructions: Instructions,
-    info: AgentInfo,
-    at: datetime,
-    *,
-    item: bool = False,
-) -> FrameOpened:
-    """Return the event that opens a frame, with its input as the agent reads it. An `item` is one of a list."""
-    return FrameOpened(
-        frame=command.frame,
-        agent=command.agent,
-        fingerprint=info.fingerprint,
-        prompt=sha256_of(instructions.text) if instructions.text else info.prompt,
-        plan=info.plan,
-        input=agent_input,
-        parent=command.parent,
-        call=command.call,
-        model=info.model,
-        at=at,
-        compaction=info.compaction,
-        budget=info.budget,
-        rates=info.rates,
-        instructions=instructions.text,
-        pinned=instructions.pinned,
-        item=item,
-    )
-
-
-def receive_message(signal: MessageSignal) -> MessageReceived:
-    """Return the event for a person's message."""
-    return MessageReceived(
-        by=signal.by, text=signal.text, reviewer=signal.reviewer, cuts=signal.cuts
-    )
-
-
-def close_frame(frame: Frame) -> FrameClosed:
-    """Return the event that closes a frame with its answer, or its failure."""
-    answered = frame.state is FrameState.ANSWERED
-    return FrameClosed(
-        frame=frame.id,
-        outcome="answered" if answered else "failed",
-        content="" if frame.outcome is None else frame.outcome,
-    )
 
 
 def end_run(now: Continuation) -> Completed | Failed | Cancelled:
@@ -138,28 +80,9 @@ def receive_event(now: Continuation, signal: EventSignal) -> WaitStarted | WaitE
     )
 
 
-def explain_late_outcome(late: LateOutcomeRow) -> str:
-    """Say why a call no longer needs a person."""
-    became = "returned its result" if late.outcome == "returned" else "reported its failure"
-    return f"The call itself {became} late, so no person needs to settle it."
-
-
 def explain_invalid_input(agent: str, problem: InvalidInput) -> str:
     """Say why an agent cannot take its input."""
     return plain(f"{agent} does not take its input: {problem.all_of_it}")
-
-
-def pass_gate(gate: GateOpened, use: AllowanceUse) -> GateDecided:
-    """Return the decision of a gate that an allowance passes."""
-    return GateDecided(
-        gate=gate.gate,
-        frame=gate.frame,
-        call=gate.call,
-        verdict=Verdict.APPROVE,
-        by=use.by[-1],
-        reason="",
-        allowance=use,
-    )
 
 
 def decide_gate(now: Continuation, pending: Pending, signal: GateDecidedSignal) -> GateDecided:
@@ -231,16 +154,6 @@ def receive_inquiry(now: Continuation, signal: InquirySignal) -> QuestionAsked |
                 text=signal.text,
             )
     return None
-
-
-def fail_inquiry(inquiry: Inquiry) -> QuestionFailed:
-    """Return the event that ends an inquiry which the budget does not let the model answer."""
-    return QuestionFailed(
-        frame=inquiry.frame,
-        call=inquiry.call,
-        question=inquiry.id,
-        error="the budget does not suffice for an answer",
-    )
 
 
 def open_limit_gate(

@@ -212,7 +212,7 @@ class YieldPolicy:
 
     def __init__(self, claimed: ClaimedRun, draining: Drain) -> None:
         self._claimed = claimed
-        self._draining = draining
+        self.draining = draining
         self.made_progress = False  # set by a finished effect
         self._is_suspect = claimed.claim.isolated
         self._losses_count = True
@@ -237,19 +237,14 @@ class YieldPolicy:
     def ended(self, now: Continuation) -> bool:
         """Return whether no new effect may start."""
         tried = self._is_suspect and self.made_progress
-        if self._draining.started or tried or self.should_yield:
+        if self.draining.started or tried or self.should_yield:
             return True
         return bool(self._claimed.kill_switches) and self._stopped(now)
 
     @property
-    def drains(self) -> bool:
-        """Return whether the process is about to end."""
-        return self._draining.started
-
-    @property
     def gives_up(self) -> bool:
         """Return whether the runner stops waiting for running calls."""
-        return self._draining.started and self._draining.is_over()
+        return self.draining.started and self.draining.is_over()
 
     def has_ready_work(self, now: Continuation) -> bool:
         """Return whether a released run has work for another worker at once."""
@@ -296,7 +291,7 @@ class RunPauses:
 
 class _HasPauses(Protocol):
     @property
-    def pauses(self) -> RunPauses: ...
+    def pauses(self) -> RunPauses | None: ...
 
 
 S = TypeVar("S", bound=_HasPauses)
@@ -314,11 +309,10 @@ def retried(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P
             try:
                 return method(self, *args, **kwargs)
             except DATABASE_ERRORS as exc:
-                if not pool.is_passing(exc):
+                if self.pauses is None or not pool.is_passing(exc):
                     raise
-                log.warning(
-                    "Run %s: Postgres is unreachable: %s", self.pauses.claimed.claim.run, exc
-                )
+                run = self.pauses.claimed.claim.run
+                log.warning("Run %s: Postgres is unreachable: %s", run, exc)
                 self.pauses.pause(RETRY_SECONDS, exc)
 
     return repeat

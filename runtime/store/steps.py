@@ -1,12 +1,16 @@
 """A step: its records of changes, one for each event, and its commit in one statement.
 
-A step that is built again keeps the records of received messages; the rest is built anew from the committed state.
+A step that is built again keeps the received events; the rest is built anew from the committed state.
 
 The statement writes outcomes, the next intents, gates, signals and the run's row. The module of each table has the part
 that writes it, and approvals adds the parts for its requests. All parts depend on the run's row, which is changed only
 for the epoch, owner and position of the claim. If the row is not found, the step is not written.
 """
 
+import json
+import threading
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,8 +35,10 @@ from runtime.core.run.events import (
     GateClosed,
     GateDecided,
     GateOpened,
+    ModelFailed,
     OutcomeArrived,
     OutcomeUnknown,
+    RetryScheduled,
     ToolFailed,
     ToolReturned,
     ToolStarted,
@@ -97,47 +103,18 @@ _ENDS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedEvent:
-    """An event with its data.
-
-    `blob` is its result if that is stored by its hash, `snapshot` the one for the gate it opens. `work` is the
-    call that starts once the step is written. `closed` is the reason why the gate of a late outcome needs no person.
-    """
-
-    event: Event
-    blob: Blob | None = None
-    snapshot: ReviewSnapshot | None = None
-    work: StartTool | None = None
-    closed: str = ""
-
-
-def record_event(
-    event: Event,
-    *,
-    snapshot: ReviewSnapshot | None = None,
-    work: StartTool | None = None,
-    closed: str = "",
-) -> RecordedEvent:
-    """Return the record of an event; a result too big for the journal becomes `content`."""
-    blob = None
-    if isinstance(event, WITH_CONTENT):
-        outside = settings.SIGNOFF_OBJECT_BYTES if settings.SIGNOFF_OBJECT_STORE else None
-        event, blob = extract_blob(event, outside_above=outside)
-    return RecordedEvent(event=event, blob=blob, snapshot=snapshot, work=work, closed=closed)
-
-
 class Records:
-    """The changes of one step in order, and the writes that follow from them.
+    """The events of one step in order, and the writes that follow from them.
 
-    `signals` are consumed by the step, even if they changed nothing. `work` starts once the step is written; its slots
-    are reserved. `ended_replies` are frames whose model call has ended and left a part of its reply. `snapshots` are
-    those for the gates that the step opens. `blobs` are the results that are stored by their hash, `summary` sums up
-    what the run remembers.
+    `received` are the events as they were added, `events` as they are journaled. `signals` are consumed by the step,
+    even if they changed nothing. `work` starts once the step is written; its slots are reserved. `ended_replies` are
+    frames whose model call has ended and left a part of its reply. `snapshots` are those for the gates that the step
+    opens. `blobs` are the results that are stored by their hash, `summary` sums up what the run remembers. `closed` are
+    the closed gates, by reason.
     """
 
     def __init__(self) -> None:
-        self.changes: list[RecordedEvent] = []
+        self.received: list[Event] = []
         self.events: list[Event] = []
         self.by_type: dict[type[Event], list[Any]] = {}  # the events; most steps have few types
         self.snapshots: list[ReviewSnapshot] = []
@@ -146,22 +123,28 @@ class Records:
         self.ended_replies: frozenset[str] = frozenset()
         self.blobs: list[Blob] = []
         self.summary: Blob | None = None
+        self.closed: dict[str, list[UUID]] = {}
 
-    def add(self, change: RecordedEvent) -> None:
-        """Add a change."""
-        event, blob = change.event, change.blob
-        self.changes.append(change)
+    def add(self, event: Event, closed: str = "") -> Event:
+        """Add an event and return it as journaled: without a result that is stored by its hash.
+
+        `closed` is the reason why the gate of a late outcome needs no person.
+        """
+        self.received.append(event)
+        if isinstance(event, WITH_CONTENT):
+            outside = settings.SIGNOFF_OBJECT_BYTES if settings.SIGNOFF_OBJECT_STORE else None
+            event, blob = extract_blob(event, outside_above=outside)
+            if blob is not None and blob.is_summary:
+                self.summary = blob
+            elif blob is not None:
+                self.blobs.append(blob)
+        if isinstance(event, GateClosed):
+            self.closed.setdefault(event.reason, []).append(event.gate)
+        elif isinstance(event, OutcomeArrived) and event.gate is not None:
+            self.closed.setdefault(closed, []).append(event.gate)
         self.events.append(event)
         self.by_type.setdefault(type(event), []).append(event)
-        if blob is not None:
-            if blob.is_summary:
-                self.summary = blob
-            else:
-                self.blobs.append(blob)
-        if change.snapshot is not None:
-            self.snapshots.append(change.snapshot)
-        if change.work is not None:
-            self.work.append(change.work)
+        return event
 
     def parts(self, before: Continuation, now: Continuation) -> dict[str, Any]:
         """Return the fields that most steps leave empty, of the step that leads from one state to the other."""
@@ -191,17 +174,6 @@ class Records:
             "summary": self.summary,
             "summed_up": tuple([text.digest for text in before.memory]) if self.summary else (),
         }
-
-    @property
-    def closed(self) -> dict[str, list[UUID]]:
-        """The closed gates, by reason."""
-        gates: dict[str, list[UUID]] = {}
-        for change in self.changes:
-            if isinstance(change.event, GateClosed):
-                gates.setdefault(change.event.reason, []).append(change.event.gate)
-            elif isinstance(change.event, OutcomeArrived) and change.event.gate is not None:
-                gates.setdefault(change.closed, []).append(change.event.gate)
-        return gates
 
     def spent(self, now: Continuation) -> tuple[Spend, ...]:
         """Return the approvals used to start calls, each with the attempt."""
@@ -461,3 +433,63 @@ def _parameters(step: Step) -> dict[str, object]:
     if step.summary is not None:
         parameters |= blobs.summary_parameters(step.summary, step.summed_up)
     return parameters
+
+
+# Upper bounds of the buckets of commit times, in seconds. Each row has those it was counted with.
+BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+
+# The outcome of a call, as the counts and the metrics name it.
+OUTCOMES = {ToolReturned: "returned", ToolFailed: "failed", OutcomeUnknown: "in_doubt"}
+
+
+class Measures:
+    """The counts of one process since it started. Several runners may add to them at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._buckets = [0] * (len(BOUNDS) + 1)
+        self._seconds = 0.0
+        self._retries: Counter[str] = Counter()
+        self._tokens: Counter[str] = Counter()
+        self._model_errors = 0
+        self._calls: Counter[str] = Counter()
+
+    def add_step(self, seconds: float, events: Sequence[Event], *states: Continuation) -> None:
+        """Count a committed step, the time from its first attempt to its commit, and what its events say.
+
+        `states` are those after and before the step, which name the tools of its calls.
+        """
+        with self._lock:
+            self._buckets[bisect_left(BOUNDS, seconds)] += 1
+            self._seconds += seconds
+            for event in events:
+                if isinstance(event, RetryScheduled):
+                    of = "model" if event.call is None else "tool"
+                    self._retries[f"{of} {event.cause}"] += 1
+                    self._model_errors += of == "model" and event.cause == "error"
+                elif isinstance(event, ModelFailed):
+                    self._model_errors += 1
+                if usage := getattr(event, "usage", None):
+                    for kind in ("input", "output"):
+                        self._tokens[kind] += usage.get(f"{kind}_tokens", 0)
+                if isinstance(event, ToolReturned | ToolFailed | OutcomeUnknown):
+                    for state in states:  # the step may have made that call, or closed its frame
+                        if event.frame in state.frames:
+                            tool = state.call(event.frame, event.call).tool
+                            self._calls[f"{tool} {OUTCOMES[type(event)]}"] += 1
+                            break
+
+    def stored(self) -> str:
+        """Return the counts as JSON."""
+        with self._lock:
+            return json.dumps(
+                {
+                    "bounds": BOUNDS,
+                    "buckets": self._buckets,
+                    "seconds": round(self._seconds, 6),
+                    "retries": self._retries,
+                    "tokens": self._tokens,
+                    "model_errors": self._model_errors,
+                    "calls": self._calls,
+                }
+            )

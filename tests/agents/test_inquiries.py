@@ -155,7 +155,7 @@ def test_a_question_ends_with_its_gate_and_outlives_its_worker() -> None:
     worker.go_on()
     assert [type(event) for event in of_questions(flow)] == [QuestionAsked, QuestionAnswered]
     worker.ask(gate=flow.gate.gate, by="bea", text="And now?")
-    worker._ready.clear()
+    worker._work.ready.clear()
     assert flow.approve().output == "Done."
     assert (worker.now.questions, len(of_questions(flow))) == ((), 3)
     assert isinstance(HEARD[-1][-1], ModelRequest)

@@ -31,7 +31,7 @@ from runtime.control.verification import verify
 from runtime.core.values.enums import GateKind
 from runtime.core.values.json_values import sha256_of
 from runtime.errors import InvalidInput
-from runtime.execution.jobs.prompt_trials import STOPPED, TrialRuns, try_version
+from runtime.execution.jobs.prompt_trials import STOPPED, TriedRun, try_each
 from runtime.execution.jobs.replays import replay
 from runtime.models import JournalEntry, Run
 from runtime.ports.access import Actor
@@ -191,7 +191,6 @@ def test_a_run_keeps_the_prompts_of_its_start_also_for_agents_that_begin_later(
         handler=shop.agents,
         approvals=ApprovalService(),
         is_scripted=lambda agent: True,
-        clock=clock.now,
     )
     assert (found.agents, found.divergences) == (2, [])
 
@@ -379,11 +378,11 @@ def test_a_version_is_tried_on_recorded_runs_and_nothing_is_executed(
     prompt_versions.save(NAME, SECOND, actor=None)
     before = JournalEntry.objects.count(), list(PAID), Run.objects.count()
 
-    def trial(number: int = 1, count: int = 1, *, over: bool = False) -> TrialRuns:
-        return try_version(NAME, number, count, handler=shop.agents, stops=lambda: over)
+    def trial(number: int = 1, count: int = 1, *, over: bool = False) -> list[TriedRun]:
+        return list(try_each(NAME, number, count, handler=shop.agents, stops=lambda: over))
 
-    (tried,) = trial().runs
-    assert (tried.run, len(trial(count=5).runs)) == (runs[-1], 2)
+    (tried,) = trial()
+    assert (tried.run, len(trial(count=5))) == (runs[-1], 2)
     assert [one.differs for one in tried.replies] == [True, False, False]
     first = tried.replies[0]
     assert (first.path, first.version, first.error) == (("desk",), 0, "")
@@ -391,8 +390,8 @@ def test_a_version_is_tried_on_recorded_runs_and_nothing_is_executed(
         ({"tool": "pay", "args": {"euros": 40}},),
         ({"tool": "pay", "args": {"euros": 50}},),
     ]
-    assert not any(one.differs for one in trial(0).replies)  # the text in the code
-    assert {one.error for one in trial(over=True).replies} == {STOPPED}
+    assert not any(one.differs for one in trial(0)[0].replies)  # the text in the code
+    assert {one.error for one in trial(over=True)[0].replies} == {STOPPED}
     with pytest.raises(UnknownPrompt):
         trial(2)
     settings.SIGNOFF_AGENTS, out = (__name__,), StringIO()
@@ -406,9 +405,9 @@ def test_a_version_is_tried_on_recorded_runs_and_nothing_is_executed(
     assert before == (JournalEntry.objects.count(), PAID, Run.objects.count())
     with transaction.atomic():
         engage(agent="desk", reason="stop", actor=None)
-    assert {one.error for one in trial().replies} == {STOPPED}
+    assert {one.error for one in trial()[0].replies} == {STOPPED}
     assert all(retention.erase(run) for run in runs)
-    assert trial().runs == ()
+    assert trial() == []
 
 
 def test_an_input_without_a_variable_of_the_prompt_is_refused_by_name() -> None:

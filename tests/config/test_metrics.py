@@ -22,8 +22,8 @@ from pytest_django import Settings
 from approvals.models import Approval
 from config.env.environment import ROOT
 from runtime.core.run.events import ModelFailed, RetryScheduled
-from runtime.execution.heartbeat import Measures
 from runtime.models import Run, Signal, SweeperLoop, WorkerProcess
+from runtime.store.steps import Measures
 from runtime.store.workers import cumulative, quantile
 from tests.support.office import Office
 

@@ -26,7 +26,7 @@ from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.runs import delete_rows
-from runtime.store.steps import Records, record_event
+from runtime.store.steps import Records
 from runtime.store.tables import received_events, waits
 from runtime.store.tables.waits import EventWait
 from runtime.upkeep import retention
@@ -303,7 +303,7 @@ def test_a_wait_that_ends_in_its_own_step_is_not_written() -> None:
     ended = lasts.with_frame(frame.with_call(replace(call, state=CallState.RETURNED)))
     began = WaitStarted(frame="0", call="c1.0", until=timezone.now(), event="reply")
     records = Records()
-    records.add(record_event(began))
+    records.add(began)
     assert records.parts(lasts, lasts)["opened_waits"] == (began,)
     assert records.parts(lasts, ended)["opened_waits"] == ()
 

@@ -90,7 +90,6 @@ def today(run: Run, *agents: AgentSpec, scripted: bool = True) -> Replay:
         handler=AgentEffects(registry_of(*agents)),
         approvals=FakeApprovals(),
         is_scripted=lambda _: scripted,
-        clock=lambda: DAY,
     )
 
 

@@ -17,7 +17,7 @@ EQUIVALENT = {
     ("texts", "1", "text[: MAX_ERROR + 1]"): "a longer text is cut to the same length",
     ("texts", "'utf-8'", "clean.encode"): "Python knows it by this name, too",
     ("json_values", "return False", ""): TRUTH,
-    ("json_values", "True", "depth + 1, floats=True"): "the slow check after it decides the same",
+    ("json_values", "True", "depth, floats=True"): "the slow check after it decides the same",
     ("export_file", "'json'", "FORMAT, **"): "it is texts, which are the same in any mode",
     ("continuation", "if TYPE_CHECKING:", ""): "dataclasses' own does the same, more slowly",
     (

@@ -11,7 +11,7 @@ from runtime.core.values.enums import Verdict
 from runtime.ports.approvals import CallOutcome, EndedCall
 from runtime.reads import outcomes
 from runtime.store import steps
-from runtime.store.steps import Records, record_event
+from runtime.store.steps import Records
 
 GATE = uuid4()
 CALL: dict[str, Any] = {"frame": "0", "call": "c2.0"}
@@ -61,7 +61,7 @@ def state(**call: Any) -> Continuation:
 )
 def test_the_events_that_end_a_call(event: e.Event, outcome: CallOutcome | None) -> None:
     records = Records()
-    records.add(record_event(event))
+    records.add(event)
     expected = [EndedCall(gate=GATE, **CALL, outcome=outcome)] if outcome else []
     assert list(records.ended(state(gate=GATE))) == expected
     assert records.ended(state()) == ()  # no person decided about it

@@ -233,7 +233,7 @@ def _forked(worker: MemoryWorker) -> None:
     now = change_value(without_permissions(worker.now), place, reply, "eve")
     fork = Forked(of=worker.now.run, position=1, by="eve", state=fork_document(now), change=place)
     worker.journal.clear()
-    worker._ready.clear()
+    worker._work.ready.clear()
     worker.now = initial(UUID(int=9))
     worker.advance(RunStarted(agent="desk", input=INPUT, requester="eve"), fork)
     worker.go_on()
@@ -343,6 +343,6 @@ def written() -> Iterator[tuple[str, dict[str, Any]]]:
             )
         )
         while not scene.shows(worker.now):
-            worker._perform(worker._ready.popleft())
+            worker._perform(worker._work.ready.pop(0))
         scene.then(worker)
         yield name, document_of(worker)

@@ -4,7 +4,6 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils import timezone
 
 from agents.errors import RegistryError
 from agents.external_agent import with_external_agent
@@ -44,7 +43,6 @@ class Command(BaseCommand):
                 handler=handler,
                 approvals=wiring.approvals(),
                 is_scripted=handler.is_scripted,
-                clock=timezone.now,
             )
         except (RegistryError, RuntimeFault) as exc:
             raise CommandError(str(exc)) from exc

@@ -41,21 +41,24 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         from agents.effect_handler import AgentEffects
         from agents.llm.rate_limits import RateLimits
-        from runtime.execution.jobs.prompt_trials import try_version
+        from runtime.execution.jobs.prompt_trials import try_each
 
         until = time.monotonic() + MAX_SECONDS
         try:
             registry = load(settings.SIGNOFF_AGENTS, settings.AGENTS_DIR)
-            trial = try_version(
-                options["name"],
-                options["number"],
-                options["runs"],
-                handler=AgentEffects(registry, rate_limits=RateLimits(), prompts=StoredPrompts()),
-                stops=lambda: time.monotonic() > until,
+            handler = AgentEffects(registry, rate_limits=RateLimits(), prompts=StoredPrompts())
+            tried_runs = list(
+                try_each(
+                    options["name"],
+                    options["number"],
+                    options["runs"],
+                    handler=handler,
+                    stops=lambda: time.monotonic() > until,
+                )
             )
         except (RegistryError, RuntimeFault, ApprovalError) as exc:
             raise CommandError(str(exc)) from exc
-        for tried_run in trial.runs:
+        for tried_run in tried_runs:
             self.stdout.write(
                 f"Run {tried_run.run}{': ' + tried_run.error if tried_run.error else ''}"
             )
@@ -67,12 +70,12 @@ class Command(BaseCommand):
                 self.stdout.write(
                     f"    tried:    {write_on_one_line(now) if reply.differs or reply.error else 'the same'}"
                 )
-        replies = trial.replies
+        replies = [reply for tried_run in tried_runs for reply in tried_run.replies]
         costs = [reply.tried.cost for reply in replies if reply.tried is not None]
         total = sum(cost for cost in costs if cost is not None) / 1_000_000
         unknown = f", without {costs.count(None)} of unknown price" if None in costs else ""
         self.stdout.write(
-            f"{len(trial.runs)} runs, {len(costs)} replies, {sum(reply.differs for reply in replies)} differ;"
+            f"{len(tried_runs)} runs, {len(costs)} replies, {sum(reply.differs for reply in replies)} differ;"
             f" they cost {total:.4f} US dollars{unknown}. No call was made."
         )
 

@@ -108,16 +108,16 @@ def _add(
     now: Continuation, frame: str, spent: Spent, *, context: int | None = None
 ) -> Continuation:
     """Charge `spent` to the frame, the frames above it and the run. Set the frame's `context` if given."""
-    frames, total, at = dict(now.frames), now.spent + spent, now.frame(frame)
+    frames, total, holder = dict(now.frames), now.spent + spent, now.frame(frame)
     if context is not None:
-        at = replace(at, context=context)
+        holder = replace(holder, context=context)
     while True:
         # Mostly the root has spent as much as its run.
-        sum_of_frame = total if at.spent is now.spent else at.spent + spent
-        frames[at.id] = replace(at, spent=sum_of_frame)
-        if at.parent is None:
+        sum_of_frame = total if holder.spent is now.spent else holder.spent + spent
+        frames[holder.id] = replace(holder, spent=sum_of_frame)
+        if holder.parent is None:
             return replace(now, frames=frames, spent=total)
-        at = now.frame(at.parent)
+        holder = now.frame(holder.parent)
 
 
 # Reserving

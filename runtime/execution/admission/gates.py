@@ -4,7 +4,6 @@ An approval, an allowance or a denial decided earlier spares people another gate
 """
 
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -133,14 +132,6 @@ def open_repetition_gate(now: Continuation, frame: Frame, at: datetime) -> Admis
     return open_frame_gate(now, frame.id, GateKind.HOLD, reason=reason, args=args, at=at)
 
 
-def open_credential_gate(
-    now: Continuation, frame: str, call: Call, at: datetime
-) -> AdmissionResult:
-    """Return the hold that tells people which credential of a call they must replace, and how."""
-    args = {"credential": call.credential, "tool": call.tool, "call": call.id}
-    return open_frame_gate(now, frame, GateKind.HOLD, reason=call.credential, args=args, at=at)
-
-
 def snapshot(now: Continuation, event: GateOpened, call: Call, info: CallInfo) -> ReviewSnapshot:
     """Return the snapshot of a call for reviewers."""
     assert event.terms is not None  # only a gate of a frame has none
@@ -181,9 +172,9 @@ def snapshot(now: Continuation, event: GateOpened, call: Call, info: CallInfo) -
     )
 
 
-def with_revision(now: Continuation, review: ReviewSnapshot | None) -> ReviewSnapshot | None:
+def with_revision(now: Continuation, review: ReviewSnapshot) -> ReviewSnapshot:
     """Return the snapshot of a call that revises an earlier one with their link. Its gate opens in state `now`."""
-    if review is None or review.kind is not GateKind.APPROVAL:
+    if review.kind is not GateKind.APPROVAL:
         return review
     revision = revision_of(now.frame(review.frame), now.call(review.frame, review.call))
     return (
@@ -258,19 +249,6 @@ def approval_of(
     except NotConfirmed as exc:
         subject = f"decision of gate {call.gate}" if decision else f"approval of call {call.id}"
         raise Tampered(f"the {subject}: {exc}") from exc
-
-
-def passed_by_allowance(
-    approvals: ApprovalPort, result: AdmissionResult, uses: Mapping[UUID, int]
-) -> AdmissionResult:
-    """Let an allowance decide the gate, if one covers the call."""
-    if result.snapshot is None:
-        return result
-    allowed = approvals.allow(result.snapshot, uses)
-    if allowed is None:
-        return result
-    review_snapshot = replace(result.snapshot, allowed=allowed)
-    return replace(result, snapshot=review_snapshot, allowed=allowed)
 
 
 def needs_recheck(call: Call) -> bool:

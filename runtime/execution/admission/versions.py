@@ -11,7 +11,7 @@ then on the run has used that version too.
 from dataclasses import asdict
 from datetime import datetime
 
-from runtime.core.run.continuation import Continuation, Pending, Phase
+from runtime.core.run.continuation import Continuation, Pending
 from runtime.core.run.events import AgentChange, AgentChanged, PinnedPrompt
 from runtime.core.values.enums import GateKind
 from runtime.core.values.ids import ROOT
@@ -87,12 +87,6 @@ def open_version_gate(
     )
 
 
-def require_agents(now: Continuation, version_changes: VersionChanges | None) -> None:
-    """Raise WorkerOutdated for a worker without the run's agents, unless the run is ending."""
-    if version_changes is None and now.phase is not Phase.CANCELLING:
-        raise WorkerOutdated("no signal ends it any longer")
-
-
 def now_writes(version_changes: VersionChanges) -> dict[str, tuple[str, ...]]:
     """Return the tools that have become writes, by frame."""
     return {frame: change.writes for frame, change in version_changes.items()}
@@ -124,19 +118,6 @@ def agent_changed(
         writes=change.writes,
         by=by,
     )
-
-
-def approve_change(
-    now: Continuation, gate: Pending, handler: EffectHandler
-) -> VersionChange | None:
-    """Return the version with which a frame continues after a version gate; None after any other gate."""
-    if gate.kind is not GateKind.VERSION:
-        return None
-    frame = now.frame(gate.frame)
-    change = handler.compare_version(frame.agent, frame.fingerprint)
-    if change is None or change.agent.fingerprint != gate.version:
-        return None
-    return change
 
 
 def prompts_at(now: Continuation, parent: str | None) -> datetime | None:

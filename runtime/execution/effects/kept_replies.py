@@ -2,15 +2,13 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from datetime import datetime
 
-from runtime.core.run.continuation import Continuation
-from runtime.core.run.events import RetryScheduled
-from runtime.execution.effects.outcomes import lost_reply
+from runtime.core.run.continuation import Frame
 from runtime.execution.effects.running import RunningEffect
-from runtime.ports.effects import Keep, ModelRequest, PartialReply
+from runtime.ports.effects import PartialReply
 from runtime.store import failpoints, pool
 from runtime.store.leases import RunClaim
 from runtime.store.tables import partial_replies
@@ -28,8 +26,18 @@ class ReplyKeeper:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def keep(self, effect: RunningEffect, claim: RunClaim, kept_part: PartialReplyRow) -> None:
-        """Have a part written, which replaces the previous one. Returns at once."""
+    def keep(
+        self,
+        effect: RunningEffect,
+        claim: RunClaim,
+        frame: Frame,
+        clock: Callable[[], datetime],
+        received: PartialReply,
+    ) -> None:
+        """Have a part of a frame's reply written, which replaces the previous one. Returns at once."""
+        kept_part = PartialReplyRow(
+            frame=frame.id, turn=frame.turn, attempt=frame.attempt, at=clock(), **asdict(received)
+        )
         with self._changed:
             self._parts[effect] = (claim, kept_part)
             if self._thread is None:
@@ -61,44 +69,6 @@ class ReplyKeeper:
                 return None
             effect = next(iter(self._parts))
             return (effect, *self._parts.pop(effect))
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class RunReplies:
-    """The kept parts of the replies of one run. `ended` names the frames whose part the next step deletes."""
-
-    claim: RunClaim
-    keeper: ReplyKeeper
-    clock: Callable[[], datetime]
-    ended: frozenset[str] = frozenset()
-
-    def lost(self, now: Continuation, parts: Mapping[str, PartialReplyRow]) -> list[RetryScheduled]:
-        """Return an event for each reply that the worker before was receiving: the next request tells its model."""
-        self.ended = frozenset(parts)
-        retries = (lost_reply(now, kept_part, self.clock()) for kept_part in parts.values())
-        return [event for event in retries if event is not None]
-
-    def keep(self, effect: RunningEffect, request: ModelRequest, now: Continuation) -> Keep:
-        """Return what keeps the received part of a reply, from the thread of the models."""
-        frame = now.frame(request.frame)
-
-        def keep(partial: PartialReply) -> None:
-            kept_part = PartialReplyRow(
-                frame=request.frame,
-                turn=frame.turn,
-                attempt=frame.attempt,
-                at=self.clock(),
-                **asdict(partial),
-            )
-            self.keeper.keep(effect, self.claim, kept_part)
-
-        return keep
-
-    def end(self, effect: RunningEffect) -> None:
-        """Record the end of a reply, once the part that is being written is there."""
-        with effect.keeping:
-            if effect.is_kept:
-                self.ended |= {effect.request.frame}
 
 
 def _write(effect: RunningEffect, claim: RunClaim, kept_part: PartialReplyRow) -> None:

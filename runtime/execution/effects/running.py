@@ -16,18 +16,17 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 import psycopg
-from django.conf import settings
 
 from runtime import broker
 from runtime.core.documents import codec
 from runtime.core.documents.codec import result_lost
-from runtime.core.run.continuation import Continuation, Phase
+from runtime.core.run.continuation import Continuation
 from runtime.core.run.gates import open_inquiry
 from runtime.core.run.planning import AnswerInquiry, CallModel, StartTool
 from runtime.core.values.enums import EFFECT_CLASSES
 from runtime.core.values.errors import NotJson
 from runtime.errors import ObjectStoreDown, RunEnded
-from runtime.execution.effects.outcomes import CANCELLED, DECIDED, RELEASED, STALE, arrival
+from runtime.execution.effects.outcomes import arrival
 from runtime.ports.effects import (
     Abort,
     Keep,
@@ -78,12 +77,6 @@ class RunningEffect:
     abort: Abort = no_abort
     cancel_deadline: Callable[[], None] = no_abort
     _settled: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def location(self) -> tuple[str, str | None]:
-        """The frame and the call; no call for the frame's model call."""
-        request = self.request
-        return request.frame, request.call if isinstance(request, ToolRequest) else None
 
     @property
     def is_settled(self) -> bool:
@@ -210,27 +203,6 @@ class RunWork:
     def _model_requests(self) -> Iterator[ModelRequest]:
         requests = (effect.request for effect in self.running)
         return (request for request in requests if isinstance(request, ModelRequest))
-
-
-def reason_not_to_start(
-    work: Work, now: Continuation, *, is_ending: bool, at: datetime
-) -> str | None:
-    """Return why recorded work must not start any more, None if it may.
-
-    A call whose intent is older than a lease needs a new one, because people could already be offered "run again".
-    """
-    if now.phase is Phase.CANCELLING:
-        return CANCELLED
-    if is_ending:
-        return RELEASED
-    if isinstance(work, AnswerInquiry) and open_inquiry(now, work.inquiry) is None:
-        return DECIDED
-    if isinstance(work, StartTool):
-        written = now.call(work.frame, work.call).started_at
-        assert written is not None  # by its intent
-        if at - written > timedelta(seconds=settings.SIGNOFF_LEASE_SECONDS):
-            return STALE
-    return None
 
 
 def is_too_late(now: Continuation, request: EffectRequest) -> bool:

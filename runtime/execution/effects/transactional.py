@@ -76,7 +76,7 @@ def transact(effect: RunningEffect, perform: Callable[[ToolRequest], Outcome]) -
     problem: Exception | None = None
     try:
         close_old_connections()
-        with _room, transaction.atomic(), _abortable(effect):
+        with _room, transaction.atomic(), _abortable(effect, request.key):
             if not effect.is_settled:  # its deadline may have passed while it waited
                 outcome = rolled_back(perform(request))
             if isinstance(outcome, ToolResult) and effect.settle():
@@ -99,7 +99,7 @@ def transact(effect: RunningEffect, perform: Callable[[ToolRequest], Outcome]) -
 
 
 @contextmanager
-def _abortable(effect: RunningEffect) -> Iterator[None]:
+def _abortable(effect: RunningEffect, key: str) -> Iterator[None]:
     """Let `effect.abort` end the transaction, with its locks, while it is open."""
     backend, lock = pool.backend(pool.djangos()), threading.Lock()
 
@@ -110,7 +110,7 @@ def _abortable(effect: RunningEffect) -> Iterator[None]:
             try:
                 pool.terminate(backend)
             except psycopg.Error as exc:
-                log.warning("Call %s: its transaction is still open: %s", effect.location, exc)
+                log.warning("Call %s: its transaction is still open: %s", key, exc)
 
     effect.abort = abort
     try:

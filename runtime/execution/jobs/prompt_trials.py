@@ -98,11 +98,6 @@ class TriedReply:
         """Whether the model says something else than the recorded reply, apart from the cost."""
         return self.tried is not None and _words(self.tried) != _words(self.recorded)
 
-    @property
-    def document(self) -> dict[str, Any]:
-        """The fields as JSON."""
-        return {**asdict(self), "differs": self.differs}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedRun:
@@ -115,20 +110,8 @@ class TriedRun:
     @property
     def document(self) -> dict[str, Any]:
         """The fields as JSON, without secrets."""
-        replies = [redact(reply.document) for reply in self.replies]
+        replies = [redact({**asdict(reply), "differs": reply.differs}) for reply in self.replies]
         return {"run": str(self.run), "replies": replies, "error": self.error}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialRuns:
-    """The runs of one trial, the latest first."""
-
-    runs: tuple[TriedRun, ...]
-
-    @property
-    def replies(self) -> tuple[TriedReply, ...]:
-        """The replies of all its runs."""
-        return tuple(reply for run in self.runs for reply in run.replies)
 
 
 def perform(trial: UUID, *, handler: EffectHandler, drains: Callable[[], bool]) -> None:
@@ -136,17 +119,13 @@ def perform(trial: UUID, *, handler: EffectHandler, drains: Callable[[], bool]) 
     runner.perform(TRIALS, trial, handler, lambda row: _try_queued(row, handler, drains))
 
 
-def try_version(
-    name: str, number: int, runs: int, *, handler: EffectHandler, stops: Callable[[], bool]
-) -> TrialRuns:
-    """Try a version on so many runs, until `stops` or an administrator stops one of its agents."""
-    return TrialRuns(runs=tuple(try_each(name, number, runs, handler=handler, stops=stops)))
-
-
 def try_each(
     name: str, number: int, runs: int, *, handler: EffectHandler, stops: Callable[[], bool]
 ) -> Iterator[TriedRun]:
-    """Yield each run when it was tried. No transaction is open while a model is asked."""
+    """Try a version on so many runs, until `stops` or an administrator stops one of its agents.
+
+    Yield each run when it was tried. No transaction is open while a model is asked.
+    """
     count = 0
     for run in _last():
         if count == runs:

@@ -152,7 +152,6 @@ def replay(
     handler: EffectHandler,
     approvals: ApprovalPort,
     is_scripted: Callable[[str], bool],
-    clock: Callable[[], datetime],
     may_continue: Callable[[int, int], bool] = lambda compared, entries: True,
     stopped_agents: Callable[[], frozenset[str]] = frozenset,
 ) -> Replay:
@@ -165,7 +164,7 @@ def replay(
     Raises Tampered, KeyMissing, NewerSchema or ObjectStoreDown for a journal that cannot be read. A run without entries
     has no steps.
     """
-    admission = Admission(handler=handler, approvals=approvals, clock=clock)
+    admission = Admission(handler=handler, approvals=approvals, clock=timezone.now)
     with connect() as connection:
         archived_run = archived_runs.read(connection, run)
         history = (
@@ -256,7 +255,6 @@ def _replay_queued(
         handler=handler,
         approvals=approvals,
         is_scripted=handler.is_scripted,
-        clock=timezone.now,
         may_continue=may_continue,
         stopped_agents=stopped_agents,
     )

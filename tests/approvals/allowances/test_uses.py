@@ -32,7 +32,7 @@ from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid, NotConfirmed
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.steps import Records, record_event
+from runtime.store.steps import Records
 from runtime.store.tables import journal
 from tests.approvals.allowances.office import ANY, BEA, CORA, in_force, reviewers
 from tests.approvals.policies.office import put_in_force
@@ -382,6 +382,6 @@ def test_a_step_with_a_use_is_written_before_no_message() -> None:
     )
     for event in (decided, replace(decided, allowance=use)):
         records = Records()
-        records.add(record_event(event))
+        records.add(event)
         parts = records.parts(initial(UUID(int=3)), initial(UUID(int=3)))
         assert parts["first"] is (event.allowance is not None)
