@@ -333,14 +333,7 @@ def _gate_findings(
             continue  # the entries that opened and settled it were removed
         if journal_gate is None:
             yield Finding(subject=subject, problem="it is not in the journal")
-        elif journal_gate != OpenedGate(
-            kind=kind,
-            frame=frame,
-            call=call,
-            path=tuple(path)
-            if journal_gate.path
-            else (),  # the entry that opened the gate also closed it
-        ):
+        elif journal_gate != OpenedGate(kind=kind, frame=frame, call=call, path=tuple(path)):
             yield Finding(
                 subject=subject, problem="its kind, frame, call or path differs from the journal"
             )

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from runtime.core.documents.blobs import digest_of
 from runtime.core.run import events
-from runtime.core.run.continuation import Continuation
+from runtime.core.run.continuation import Continuation, Pending
 from runtime.core.run.reducer import step
 from runtime.errors import NoSuchRun
 from runtime.store import leases
@@ -51,6 +51,13 @@ class OpenedGate:
     call: str
     path: tuple[str, ...]
 
+    @staticmethod
+    def of(pending: Pending) -> "OpenedGate":
+        """Return an open gate of a run's state."""
+        return OpenedGate(
+            kind=pending.kind, frame=pending.frame, call=pending.call, path=pending.path
+        )
+
 
 @dataclass(slots=True, kw_only=True)
 class Replayed:
@@ -77,15 +84,11 @@ class Replayed:
         """Record the gates and the import in an event."""
         match event:
             case events.GateOpened():
-                self.gates[event.gate] = OpenedGate(
-                    kind=event.kind,
-                    frame=event.frame,
-                    call=event.call,
-                    path=next((p.path for p in self.now.pending if p.gate == event.gate), ()),
-                )
-            case events.GateDecided(allowance=events.AllowanceUse() as use):  # its gate has no row
+                for pending in self.now.pending:  # no row, if its entry decided or closed it too
+                    if pending.gate == event.gate:
+                        self.gates[event.gate] = OpenedGate.of(pending)
+            case events.GateDecided(allowance=events.AllowanceUse() as use):
                 self.allowed[event.gate] = use
-                self.gates.pop(event.gate, None)
             case events.GateDecided():
                 self.decided.add(event.gate)
             case (
@@ -131,12 +134,7 @@ def replay(
     history = archived.history() if archived else journal.history(connection, row.id)
     replayed = Replayed(mark=history.mark, now=history.start, base=history.start)
     replayed.copied = _pinned(history.start)
-    replayed.gates = {
-        pending.gate: OpenedGate(
-            kind=pending.kind, frame=pending.frame, call=pending.call, path=pending.path
-        )
-        for pending in history.start.pending
-    }
+    replayed.gates = {pending.gate: OpenedGate.of(pending) for pending in history.start.pending}
     for sealed, entry in history.entries:
         replayed.now = step(replayed.now, entry.events, head=sealed.seal.mac, at=entry.at)
         for event in entry.events:

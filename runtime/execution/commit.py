@@ -354,14 +354,16 @@ class StepWriter:
     ) -> tuple[StatementPart, ...]:
         """Return the parts that write the requests of opened gates, and the outcomes of decided calls.
 
+        A gate that the step itself closes again, because the run ends, has neither a row nor a request.
         A tool's own transaction, which has no `connection` here, opens no gate.
         """
         parts: tuple[StatementPart, ...] = ()
-        if records.snapshots and connection is not None:
+        snapshots = [asked for asked in records.snapshots if asked.gate not in step.closed]
+        if snapshots and connection is not None:
             # Once: a step that opens gates, or a faster one, adds audit rows.
             read, self._read = self._read, None
             parts = self._approvals.open(
-                connection, records.snapshots, origin=self._origin, at=self.clock(), read=read
+                connection, snapshots, origin=self._origin, at=self.clock(), read=read
             )
         ended = records.ended(self.now)
         if ended:

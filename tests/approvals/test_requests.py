@@ -26,6 +26,8 @@ from approvals.rights import access
 from approvals.rights.principals import principal_of
 from approvals.signed import audit
 from approvals.web.api.requests import router
+from runtime.control.verification import verify
+from runtime.core.run.continuation import MAX_REFUSALS
 from runtime.core.values.enums import Risk
 from runtime.core.values.json_values import sha256_of
 from runtime.errors import InvalidInput
@@ -33,6 +35,7 @@ from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.ports.approvals import NotConfirmed
 from tests.support import seeds
+from tests.support.fake_ports import ask, turns
 from tests.support.office import Office, reseal
 
 pytestmark = pytest.mark.django_db
@@ -422,3 +425,15 @@ def test_a_request_without_schema_is_not_decided(fresh: None, bea: Actor, body: 
     assert approval(request.id, actor=bea).schema is None
     with pytest.raises(TamperedWith):
         seeds.decide(request, bea)
+
+
+def test_a_turn_that_ends_its_run_leaves_no_request(office: Office) -> None:
+    """The gate of its first call is opened and closed in one step."""
+    level = {"username": "newhire", "security_level": 1}
+    office.effects.agents["account_agent"] = turns(
+        ask(("set_privileges", level), *[("nothing", {"n": n}) for n in range(MAX_REFUSALS)])
+    )
+    run = office.start()
+    assert Run.objects.get(id=run).status == "failed"
+    assert not Approval.objects.filter(run=run).exists()
+    assert verify(run).findings == ()
