@@ -51,13 +51,14 @@ class UnusableReply(Exception):
 
 
 class NotTheApi(Exception):
-    """The answer is an HTML page, so the address is wrong."""
+    """The answer is an HTML page or a redirect, so the address is wrong."""
 
 
 # The first type that fits counts.
 _PROBLEMS: dict[FailureCause, dict[type[Exception] | UnionType, str]] = {
     FailureCause.SETUP: {
-        NotTheApi: "a page answered instead of {model}: look at the provider's address",
+        NotTheApi: "a page or a redirect answered instead of {model}{status}:"
+        " look at the provider's address",
         exceptions.ModelAuthenticationError: "the key for {model} was refused{status}: it is wrong, or may not do this",
         exceptions.ModelQuotaExceededError: "the quota of the key for {model} is used up{status}",
         exceptions.ModelNotFoundError: "there is no {model} there{status}:"
@@ -127,7 +128,11 @@ def make_failure(error: str, cause: FailureCause, retry_after: float | None = No
 def failure_of(exc: Exception, *, model: str) -> ModelFailure:
     """Return the failure that an exception of a provider's client means. `model` is the configured name."""
     kind: type[Exception] = type(exc)
-    if _refuses_key(exc):
+    # The model layer leaves out the status of a redirect.
+    status = getattr(exc, "status_code", getattr(exc.__cause__, "status_code", None))
+    if status is not None and 300 <= status < 400:
+        kind = NotTheApi
+    elif _refuses_key(exc):
         kind = exceptions.ModelAuthenticationError
     elif (
         type(exc) is exceptions.ModelHTTPError and exc.status_code not in _PASSING
@@ -135,7 +140,6 @@ def failure_of(exc: Exception, *, model: str) -> ModelFailure:
         kind = exceptions.ModelRequestRejectedError
     problems = ((cause, *row) for cause, texts in _PROBLEMS.items() for row in texts.items())
     cause, text = next((cause, text) for cause, base, text in problems if issubclass(kind, base))
-    status = getattr(exc, "status_code", None)
     # By the provider's code rather than by its text, which may quote the request.
     code = getattr(exc, "provider_error_code", "") or getattr(exc, "provider_error_type", "") or ""
     error = text.format(

@@ -1,5 +1,6 @@
 """What providers send besides whole replies in good order, and what goes back to them: nothing of it fails a run."""
 
+import gzip
 import json
 import re
 from dataclasses import replace
@@ -19,6 +20,7 @@ from runtime.ports.effects import ModelAnswer, ModelFailure
 from tests.support.engine import engine_of, events
 from tests.support.provider.wire import (
     DONE,
+    Pieces,
     Summary,
     Wire,
     anthropic,
@@ -287,6 +289,34 @@ def test_keep_alives_are_skipped(wire: Wire, line: bytes) -> None:
     for model, sent in (("fake:m", openai("Done.")), ("claude:m", anthropic(text_part("Done.")))):
         wire.answers.append([sent[0], line, *sent[1:]])
         assert frame_of(model).ask().text == "Done."
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize("model", ["fake:m", "plain:m", "claude:m", "plain_claude:m"])
+def test_a_redirect_is_not_followed(wire: Wire, model: str, status: int) -> None:
+    """Another address would get the conversation, and Anthropic's key."""
+    elsewhere = {"Location": "http://elsewhere.example/v1"}
+    wire.answers.append(Response(status, headers=elsewhere, json={}))
+    fault = frame_of(model).fault()
+    assert (fault.cause, fault.retryable) == (FailureCause.SETUP, True)
+    assert f"redirect answered instead of {model} (status {status})" in fault.error
+    assert len(wire.requests) == 1
+
+
+@pytest.mark.parametrize("kind", ["text/event-stream", "application/json"])
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("model", ["fake:m", "claude:m"])
+def test_an_answer_is_read_up_to_a_limit(
+    wire: Wire, model: str, status: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compressed one may be a thousand times as large as its bytes on the wire."""
+    monkeypatch.setattr("agents.llm.clients.models.MAX_ANSWER_BYTES", 1_000_000)
+    bomb = gzip.compress(b'data: {"id": "' + b"a" * 2_000_000)
+    headers = {"Content-Type": kind, "Content-Encoding": "gzip"}
+    wire.answers.append(Response(status, headers=headers, stream=Pieces([bomb])))
+    fault = frame_of(model).fault()
+    assert (fault.cause, fault.retryable) == (REPLY, True)
+    assert "sent more than 1000000 bytes" in fault.error
 
 
 # What goes back

@@ -6,15 +6,16 @@ needs, because importing them takes a second.
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
-from httpx2 import Timeout
+from httpx2 import Response, Timeout
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.models import Model
 
 from agents.endpoints import Endpoint, ProviderKind
+from agents.llm.failures import UnusableReply
 from runtime.network import authorities
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ WITHOUT: dict[str, dict[str, bool]] = {
     "max_completion_tokens": {"openai_chat_supports_max_completion_tokens": False},
 }
 _LIMITS = {"max_tokens", "max_completion_tokens"}
+MAX_ANSWER_BYTES = 64 * 1024 * 1024  # of the longest reply, with each token in an event of its own
 _REFUSED = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
 
 
@@ -100,7 +102,26 @@ def _anthropic(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model
 def _connection(endpoint: Endpoint, make_http_client: Callable[..., Any]) -> dict[str, Any]:
     return {
         "base_url": endpoint.address,
-        "http_client": make_http_client(verify=authorities()),
+        "http_client": make_http_client(
+            verify=authorities(),
+            follow_redirects=False,  # another address would get the conversation and the key
+            event_hooks={"response": [limit_answer]},
+        ),
         "max_retries": 0,
         "timeout": Timeout(60.0, connect=10.0),  # each call has its own for the whole reply
     }
+
+
+async def limit_answer(response: Response) -> None:
+    """Have the reading of an answer fail beyond the limit, which a small compressed one can exceed."""
+    read = response.aiter_bytes
+
+    async def aiter_bytes(chunk_size: int | None = None) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in read(chunk_size):
+            size += len(piece)
+            if size > MAX_ANSWER_BYTES:
+                raise UnusableReply(f"sent more than {MAX_ANSWER_BYTES} bytes")
+            yield piece
+
+    vars(response)["aiter_bytes"] = aiter_bytes

@@ -25,7 +25,7 @@ Part = dict[str, Any]
 SILENCE = b"silence"  # a piece of a stream: nothing more comes
 
 
-class _Pieces(AsyncByteStream):
+class Pieces(AsyncByteStream):
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = pieces
 
@@ -47,7 +47,9 @@ class Wire:
             transport = MockTransport(self._answer)
             monkeypatch.setattr(
                 f"{library}.DefaultAsyncHttpxClient",
-                lambda transport=transport, **_: AsyncClient(transport=transport),
+                lambda transport=transport, verify=None, **options: AsyncClient(
+                    transport=transport, **{"follow_redirects": True, **options}
+                ),
             )
         monkeypatch.setattr("agents.llm.providers._refused", {})
         kinds = {
@@ -73,7 +75,7 @@ class Wire:
         if isinstance(answer, dict):
             return Response(200, json=answer)
         headers = {"Content-Type": "text/event-stream"}
-        return Response(200, headers=headers, stream=_Pieces(answer))
+        return Response(200, headers=headers, stream=Pieces(answer))
 
 
 class Order(BaseModel):
