@@ -1,5 +1,6 @@
 """Builds the API: authentication, the routers of all packages, and one shape for errors: `{"code", "detail"}`."""
 
+import logging
 from collections.abc import Callable
 from functools import cached_property, wraps
 from typing import Any
@@ -37,6 +38,7 @@ from runtime.ports.access import Actor
 from runtime.web.api import history, runs, triggers
 from runtime.web.requests import StrictParser, actor_of, strict
 
+log = logging.getLogger(__name__)
 View = Callable[..., HttpResponse]
 
 
@@ -253,6 +255,7 @@ _WITHOUT_STORE = " Until it answers, only archived runs and large results cannot
 def unavailable(request: HttpRequest, exc: Exception) -> HttpResponse:
     """Answer 503 while Postgres or the object store is unreachable."""
     component = missing_part(exc)
+    log.warning("The %s cannot be reached: %s", component, exc)
     limits = _WITHOUT_STORE if isinstance(exc, errors.ObjectStoreDown) else ""
     response = error(503, "unavailable", f"The {component} cannot be reached. Try again.{limits}")
     response["Retry-After"] = "5"

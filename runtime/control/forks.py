@@ -40,7 +40,7 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.agents import ToolSchemas
 from runtime.reads.redaction import redact
-from runtime.store import archived_runs, runs
+from runtime.store import runs
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal
 
@@ -163,9 +163,8 @@ def _copy(
 ) -> tuple[UUID, ForkChange | None]:
     """Write the new run, due at once and without a business key. Return its id and the change in it."""
     born, _ = runs.peek_start(connection)
-    # Retention could erase the original while its state is copied.
-    runs.lock_against_retention(connection, run)
-    if archived_runs.find_file(connection, run) is not None:
+    # Against retention, and as strong as the audit's lock: with a weaker one two forks would wait for each other.
+    if runs.locked_row(connection, run).archived:
         raise RunArchived
     points = journal.fork_points_at(connection, run, position)
     if not points:

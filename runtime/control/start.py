@@ -243,8 +243,8 @@ def _fitting(texts: list[_Text], *, max_texts: int, characters: int) -> list[_Te
 
 
 def _read(connection: pool.Connection, run: ThreadRun) -> tuple[Continuation, list[_Text]] | None:
-    """Return the state in which a run ended, and its texts. None if it was erased meanwhile, or does not verify."""
-    runs.lock_against_retention(connection, run.id)
+    """Lock a run against retention, and return its last state and its texts. None if it was erased, or is not valid."""
+    connection.execute("SELECT FROM runtime_run WHERE id = %s FOR SHARE", (run.id,))
     try:
         history = journal.history(connection, run.id)
         now, texts = history.start, list[_Text]()

@@ -105,11 +105,6 @@ def inserted(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def lock_against_retention(connection: Connection, run: UUID) -> None:
-    """Lock the run against retention, and with it the blobs it refers to, until the transaction ends."""
-    connection.execute("SELECT FROM runtime_run WHERE id = %s FOR SHARE", (run,))
-
-
 def lock_to_shorten(connection: Connection, run: UUID, *, base: int) -> bool:
     """Lock a live run whose continuation is after entry `base`.
 
@@ -340,9 +335,12 @@ def hold(connection: Connection, run: UUID, *, by: str, reason: str) -> None:
 
 
 def require_no_hold(run: UUID) -> None:
-    """Raise Tampered if a run without a hold in its row has one by the audit, which is not as easily changed."""
-    if wiring.approvals().is_held(run):
-        raise Tampered("by the audit it is under a legal hold, by its row it is not")
+    """Raise Tampered if a run has a hold by the audit, which is not as easily changed, but none by its row."""
+    without = "SELECT 1 FROM runtime_run WHERE id = %s AND legal_hold IS NULL"
+    # The row is read last: the hold may be newer than what the caller read.
+    with pool.in_transaction() as connection:
+        if wiring.approvals().is_held(run) and connection.execute(without, (run,)).rowcount == 1:
+            raise Tampered("by the audit it is under a legal hold, by its row it is not")
 
 
 def lift_hold(connection: Connection, run: UUID) -> bool:

@@ -39,8 +39,9 @@ from tests.support.elsewhere import Move
 from tests.support.engine import MakeBench, Rig, bodies, cancel, pause
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.forged_exports import Sender
+from tests.support.office import Target
 from tests.support.people import until
-from tests.support.threads import in_thread
+from tests.support.threads import in_thread, wait_until_blocked
 
 EVE = Actor(person="eve")
 GATED = FakeTool(gated=True)
@@ -192,6 +193,25 @@ def test_retention_keeps_what_a_fork_reads(rig: MakeBench, monkeypatch: pytest.M
 
 IVY = Actor(person="ivy")
 SEALED = {"password": {"$secret": "0badcafe:dG9rZW4="}}
+
+
+def test_two_forks_of_a_run_at_once_wait_for_no_lock_of_each_other(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, seconds = target.start(), list[threading.Thread]()
+
+    def fork_it() -> UUID:
+        return fork_run(run=run, position=1, actor=Actor(person="ada"))
+
+    def begin(*_: object) -> None:
+        if not seconds:
+            seconds.append(in_thread(fork_it))
+            wait_until_blocked()
+
+    around(monkeypatch, journal, "fork_points_at", before=begin)
+    fork_it()
+    seconds[0].join()
+    assert Run.objects.count() == 3
 
 
 @pytest.fixture

@@ -29,12 +29,14 @@ from runtime.models import ArchivedRun, JournalEntry, Pruning, Run, StoredBlob
 from runtime.ports.access import Actor
 from runtime.reads import entries, run_rows
 from runtime.reads import journal as lines
-from runtime.store import archived_runs, pool, sealed_files
+from runtime.store import archived_runs, pool, runs, sealed_files
 from runtime.store.tables import objects, pruning
 from runtime.upkeep import retention
 from runtime.upkeep.retention_rules import parse
+from tests.support.calls import around
 from tests.support.object_stores import BOTH, Breakable
 from tests.support.office import Target
+from tests.support.threads import aside
 from tests.upkeep.test_retention import ARGS, BIG, SECRET, ended, places_of
 
 pytestmark = pytest.mark.usefixtures("object_store")
@@ -246,6 +248,21 @@ def test_a_hold_keeps_a_run_where_it_is_until_it_is_lifted(
             act(run=run, reason="mine", actor=Actor(person="ada"))
     with pytest.raises(NotHeld):
         lift_hold(run=run, reason="again", actor=ADMIN)
+
+
+def test_a_hold_during_a_verification_is_no_finding(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ended(target)
+
+    def hold_it(*_: object) -> None:
+        aside(lambda: hold(run=run, reason="lawsuit 7", actor=ADMIN))
+
+    around(monkeypatch, verification, "read_row", after=hold_it)
+    assert verification.verify(run).findings == ()
+    Run.objects.filter(id=run).update(legal_hold=None)
+    with pytest.raises(Tampered, match="by the audit"):
+        runs.require_no_hold(run)
 
 
 def test_what_needs_the_journal_says_that_the_run_is_archived(target: Target) -> None:

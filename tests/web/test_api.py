@@ -151,7 +151,10 @@ def test_an_unknown_address_or_method_is_refused(ada_api: Caller) -> None:
 
 
 def test_a_fault_of_ours_says_nothing_of_itself(
-    ada_api: Caller, bea: Client, monkeypatch: pytest.MonkeyPatch
+    ada_api: Caller,
+    bea: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     ada_api.client.raise_request_exception = bea.raise_request_exception = False
     for fault, refusal, words in (
@@ -162,8 +165,10 @@ def test_a_fault_of_ours_says_nothing_of_itself(
     ):
         for name in ("run_details", "runs_page"):
             monkeypatch.setattr(run_queries, name, _raise(fault))
+        caplog.clear()
         answer = ada_api.get("/runs")
         assert _shape(answer) == refusal
+        assert "gone" in caplog.text, "the operator learns the cause"
         assert words in answer.content.decode()
         assert "gone" not in answer.content.decode()
         shows(bea, "/runs/", words, hides=["gone"], status=refusal[0])
