@@ -8,6 +8,7 @@ from typing import Any, NotRequired, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic_core import SchemaError
 from typing_extensions import TypedDict
 
 from agents.errors import DefinitionError
@@ -33,6 +34,8 @@ def read_signature(function: Callable[..., Any], label: str, *, context: type) -
         hints = get_type_hints(function, include_extras=True)
     except NameError as exc:
         raise DefinitionError(f"{label}: a type is not known: {exc}") from exc
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise DefinitionError(f"{label}: it yields, so a call would run nothing of it: use return")
     parameters = list(inspect.signature(function).parameters.values())
     wants_context = bool(parameters) and hints.get(parameters[0].name) is context
     parameters = parameters[1:] if wants_context else parameters
@@ -108,7 +111,7 @@ def _build(kind: Any, label: str) -> TypeAdapter[Any]:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
         adapter.json_schema()
-    except (PydanticSchemaGenerationError, PydanticUserError) as exc:
+    except (PydanticSchemaGenerationError, PydanticUserError, SchemaError) as exc:
         raise DefinitionError(f"{label} has no JSON form: {_first_line(exc)}") from exc
     return adapter
 

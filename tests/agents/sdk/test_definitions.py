@@ -1,10 +1,10 @@
 """Definitions that authors may write, and the errors for invalid ones."""
 
 from collections.abc import Callable  # noqa: F401
-from typing import Any, Literal
+from typing import Annotated, Any, Literal  # noqa: F401
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field  # noqa: F401
 from typing_extensions import TypedDict
 
 from agents.errors import DefinitionError
@@ -75,6 +75,7 @@ def test_a_plain_tool_is_a_write_without_approval() -> None:
         ("def act() -> dict[str, Callable[[], int]]", "its result has no JSON form"),
         ("def act() -> object", "its result can be any object"),
         ("def act(x: 'Nowhere')", "a type is not known"),
+        ("def act(x: Annotated[str, Field(pattern='(')])", "argument x has no JSON form"),
     ],
 )
 def test_types_that_are_not_json_fail_at_registration(header: str, complaint: str) -> None:
@@ -90,6 +91,8 @@ BAD_REASONS: tuple[Any, ...] = ("No.", ["x"] * 9, ["x" * 121], [""], ["a\nb"], [
     ("options", "complaint"),
     [
         ({"body": "pass"}, "describe it in a docstring"),
+        ({"body": "yield"}, "a call would run nothing"),
+        ({"header": "async def act()", "body": "yield"}, "a call would run nothing"),
         ({"effect": "maybe"}, "'maybe' is not one of"),
         ({"risk": "huge"}, "'huge' is not one of"),
         ({"sentence": "Greet {who}"}, "names who, which is not an argument"),
