@@ -24,7 +24,7 @@ from approvals.rules.argument_values import (
     usual_range,
 )
 from runtime.core.values import lookalikes
-from runtime.core.values.texts import character_name, code_point, is_visible
+from runtime.core.values.texts import character_name, code_point, hidden_marks, is_visible
 
 MAX_CHARACTERS = 100_000  # of one call, in which hidden characters are searched
 MAX_SHOWN = 80  # characters of a value in a sentence
@@ -327,8 +327,10 @@ def _cut(texts: Iterator[str], limit: int) -> Iterator[str]:
 def _hidden(text: str) -> Iterator[str]:
     if text.isascii() and text.isprintable():
         return
+    marks = hidden_marks(text)
     for at, char in enumerate(text):
-        if not is_visible(char) and char not in _ORDINARY and not _is_emoji(text, at):
+        is_odd = not is_visible(char) and char not in _ORDINARY and not _is_emoji(text, at)
+        if is_odd or at in marks:
             yield char
 
 

@@ -18,7 +18,13 @@ from runtime.core.run.continuation import RunStatus
 from runtime.core.run.events import BlobRef
 from runtime.core.values.enums import CallState
 from runtime.core.values.lookalikes import MAX_CHARACTERS, describe
-from runtime.core.values.texts import character_name, code_point, is_visible, joined_emoji
+from runtime.core.values.texts import (
+    character_name,
+    code_point,
+    hidden_marks,
+    is_visible,
+    joined_emoji,
+)
 from runtime.reads import time_limits
 from runtime.reads.labels import title_of
 from runtime.reads.trace.span import Span, SpanKind, SpanResult
@@ -376,9 +382,10 @@ def _marks(text: str, first: int, last: int) -> tuple[list[tuple[str, str]], str
     """
     marks: list[tuple[str, str]] = []
     start = 0
-    joined = joined_emoji(text)
+    joined, hidden = joined_emoji(text), hidden_marks(text)
     for index, char in enumerate(text):
-        if (is_visible(char) or index in joined) and (first <= index < last or char != "\n"):
+        is_shown = index in joined or (is_visible(char) and index not in hidden)
+        if is_shown and (first <= index < last or char != "\n"):
             continue
         marks.append((text[start:index], char))
         start = index + 1

@@ -231,6 +231,8 @@ AMOUNTS = [1_250, 1_260, 1_270, 1_275, 1_280, 1_285, 1_290, 1_295, 1_300, 1_310]
         ([], "a\u00a0b", ["invisible"]),
         ([], " a b\t\n 1\ufe0f\u20e3 \u2764\ufe0f", []),
         ([], "a\u200db\ufe0f", ["invisible"]),
+        ([], "a" + "\u0301" * 4, []),
+        ([], "a" + "\u0301" * 5, ["invisible"]),
         ([], "https://paypal.com@evil.example/", ["letters"]),
         ([], "\uff11\uff12 1\uff12", ["letters"]),
     ],

@@ -39,6 +39,12 @@ def test_invisible_characters_are_shown_as_code_points(char: str, text: str) -> 
         assert f"⟦U+{ord(char):04X}⟧" in shown
 
 
+def test_marks_drawn_over_each_other_are_shown_as_code_points() -> None:
+    marked = escape_visible("Z" + "\u0301" * 400 + "algo, q\u0323\u0307")
+    assert (marked.count("\u0301"), marked.count("⟦U+0301⟧")) == (4, 396)
+    assert marked.endswith("algo, q\u0323\u0307")
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
     [

@@ -17,6 +17,7 @@ from runtime.core.values.limits import MAX_ERROR
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # Letters by category, but invisible: combining joiner, Hangul, Khmer and Mongolian fillers, blank braille.
 _FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
+MAX_MARKS = 4  # on one letter; more are drawn over each other
 _SELECTORS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
 # Invisible although `str.isprintable` calls them printable.
 _PRINTABLE = re.compile(f"[{''.join(sorted(_FILLERS))}\ufe00-\ufe0f\U000e0100-\U000e01ef]")
@@ -57,6 +58,16 @@ def is_visible(char: str) -> bool:
     if category in _HIDDEN or category == "Zs" or char in _FILLERS:
         return False
     return not any(ord(char) in selectors for selectors in _SELECTORS)
+
+
+def hidden_marks(text: str) -> frozenset[int]:
+    """Return the places of marks that a reader does not see: all but the first four on a letter (UTS 39, 5.4)."""
+    places, marks = set(), 0
+    for at, char in enumerate("" if text.isascii() else text):
+        marks = marks + 1 if unicodedata.category(char) in ("Mn", "Me") else 0
+        if marks > MAX_MARKS:
+            places.add(at)
+    return frozenset(places)
 
 
 def code_point(char: str) -> str:
