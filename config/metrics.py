@@ -146,9 +146,9 @@ def _of_requests() -> Iterator[core.Metric]:
     yield ages
     yield _gauge("requests_overdue", "Pending requests past their deadline.", pending.overdue)
     yield _gauge("requests_in_doubt", "Calls whose outcome is unknown.", pending.in_doubt)
-    unsent = messages.count_unsent()
-    yield _gauge("messages_unsent", "Messages to other programs that none took.", unsent.number)
-    yield _gauge("message_age_seconds", "Time since the oldest event among them.", unsent.age)
+    unsent, unsent_age = messages.count_unsent()
+    yield _gauge("messages_unsent", "Messages to other programs that none took.", unsent)
+    yield _gauge("message_age_seconds", "Time since the oldest event among them.", unsent_age)
 
 
 def _of_runs() -> Iterator[core.Metric]:

@@ -255,5 +255,6 @@ class ResolvedRequests(MessageKind):
         if row is None or message.body is None:
             return None
         secret = instances.secret_of_webhook(row)
-        reply = webhook.post(row.url, secret=secret, message_id=str(message.id), body=message.body)
-        return reply.answer
+        return webhook.post(
+            row.url, secrets=[secret], message_id=str(message.id), body=message.body
+        )

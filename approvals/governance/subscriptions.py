@@ -34,7 +34,6 @@ MAX_FILTER = 200  # characters of an agent or a tool
 MAX_LISTED = 50  # newest messages of one subscription
 KEY_BYTES = 32
 OVERLAP = timedelta(hours=24)
-WINDOW = timedelta(days=3)  # of attempts; also in the trigger
 TEST = "subscription.test"
 SentMessage = OutboxMessage  # with the answer to the last attempt
 
@@ -159,8 +158,9 @@ def change(subscription: UUID, act: Act, *, actor: Actor) -> SubscriptionView:
                     destination=str(row.pk),
                     lane=f"subscription {row.pk}",
                     subject=f"{row.pk} {uuid4()}",
+                    body=json.dumps(body),
                 )
-                messages.add_whole(message, body=json.dumps(body), window=WINDOW)
+                messages.add_whole(message)
             case Act.DELETE:
                 pass
         if act in (Act.PAUSE, Act.DELETE):
@@ -177,7 +177,7 @@ def change(subscription: UUID, act: Act, *, actor: Actor) -> SubscriptionView:
 def retry(subscription: UUID, message: UUID, *, actor: Actor) -> None:
     """Send a message again that was given up, for three more days. Raise Forbidden, UnknownSubscription."""
     row = _row(subscription, actor)
-    if not messages.revive(message, destination=str(row.pk), window=WINDOW):
+    if not messages.revive(message, destination=str(row.pk)):
         raise UnknownSubscription
     log_change(actor.person, f"sent a message of the subscription {subscription} again")
 
@@ -194,9 +194,7 @@ class SubscribedEvents(messages.MessageKind):
         if row.former_until is not None and row.former_until > clock.now():
             sealed.append(row.former_secret)
         keys = [str(sealing.unseal(secret, _location(row.pk))) for secret in sealed]
-        return webhook.post(
-            row.url, secret=keys, message_id=str(message.id), body=message.body
-        ).answer
+        return webhook.post(row.url, secrets=keys, message_id=str(message.id), body=message.body)
 
 
 KINDS = dict.fromkeys([*EventType, TEST], SubscribedEvents())

@@ -112,8 +112,22 @@ BEGIN
     RETURN NULL;
 END $$;
 
-DROP TRIGGER approvals_run_changed ON runtime_run;
-CREATE TRIGGER approvals_run_changed AFTER UPDATE OF status ON runtime_run
+CREATE OR REPLACE TRIGGER approvals_approval_requested AFTER INSERT ON approvals_approval
+    FOR EACH ROW EXECUTE FUNCTION approvals_approval_tell();
+CREATE OR REPLACE TRIGGER approvals_approval_closed AFTER UPDATE OF status ON approvals_approval
+    FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION approvals_approval_tell();
+
+CREATE OR REPLACE FUNCTION approvals_run_tell() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM signoff_tell('run.' || CASE WHEN TG_OP = 'INSERT' THEN 'started'
+            WHEN NEW.status = 'suspended' THEN 'waiting' ELSE NEW.status END,
+        NEW.id, coalesce(NEW.ended_at, clock_timestamp()), clock_timestamp(), jsonb_build_object(
+            'run', NEW.id, 'agent', NEW.agent, 'status', NEW.status));
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER approvals_run_started AFTER INSERT ON runtime_run
+    FOR EACH ROW WHEN (NEW.ended_at IS NULL) EXECUTE FUNCTION approvals_run_tell();
+CREATE OR REPLACE TRIGGER approvals_run_changed AFTER UPDATE OF status ON runtime_run
     FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status
         AND NEW.status IN ('waiting', 'suspended', 'completed', 'failed', 'cancelled', 'quarantined'))
     EXECUTE FUNCTION approvals_run_tell();

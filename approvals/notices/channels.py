@@ -11,26 +11,19 @@ from datetime import UTC, datetime, time, timedelta
 from uuid import UUID, uuid4
 
 from django.contrib.auth.models import User
-from django.db import connection, transaction
+from django.db import transaction
 
 from approvals import clock
 from approvals.errors import UnknownChannel
 from approvals.models import NoticeChannel, NoticeTimes, OutboxMessage
-from approvals.notices import notice
 from approvals.notices.transports import TRANSPORTS
 from approvals.outbox import messages
+from approvals.outbox.messages import CHANNEL
 from approvals.people.preferences import zone_of, zones
 from runtime.core.values.enums import RISKS
 from runtime.errors import InvalidInput
 
-CHANNEL = "channel"  # the kind of their messages
-TEST_WINDOW = timedelta(hours=1)
 MAX_CHANNELS = 10  # of each person
-_WAKE = """
-    UPDATE approvals_outboxmessage SET next_at = clock_timestamp() WHERE number IN (
-        SELECT number FROM approvals_outboxmessage
-        WHERE kind = %(kind)s AND ended_at IS NULL AND body IS NULL ORDER BY number FOR UPDATE)
-"""  # in an order, because two at once would lock each other's rows
 _HOURS = {str(hour) for hour in range(24)}
 
 
@@ -50,12 +43,6 @@ def lane_of(channel: NoticeChannel) -> str:
     """Return the lane of a channel: with a problem another one, so that hanging attempts leave room for the others."""
     lane = TRANSPORTS[channel.kind].lane.format_map(channel.address)
     return f"{lane} again" if channel.problem else lane
-
-
-def wake_all() -> None:
-    """Have all channels looked at now."""
-    with connection.cursor() as cursor:
-        cursor.execute(_WAKE, {"kind": CHANNEL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +98,12 @@ def remove_channel(username: str, channel: UUID) -> None:
 
 
 def send_test(username: str, channel: UUID) -> None:
-    """Send a test notice on a channel of the person. Raise UnknownChannel."""
+    """Have the first notice sent again on a channel of the person. Raise UnknownChannel."""
     with transaction.atomic():
         row = _find_own(username, channel)
-        message = next_message(row, uuid4(), row.since)
-        message.subject = f"test {message.id}"  # it waits for no other notice
-        body = notice.write_test(row.kind).model_dump_json()
-        messages.add_whole(message, body=body, window=TEST_WINDOW)
+        row.confirmed_at = None
+        row.save(update_fields=["confirmed_at"])
+        messages.wake(destination=str(row.pk))
 
 
 def _save(row: NoticeChannel, choice: ChannelChoice) -> None:

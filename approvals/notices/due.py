@@ -9,7 +9,7 @@ as deputies, or with a new right.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 from uuid import UUID, uuid5
 
@@ -29,7 +29,7 @@ from approvals.notices import channels, notice
 from approvals.notices.channels import digest_end, find_hours, is_quiet
 from approvals.notices.transports import TRANSPORTS
 from approvals.outbox import messages
-from approvals.outbox.messages import MessageKind
+from approvals.outbox.messages import CHANNEL, MessageKind
 from approvals.requests import verification
 from approvals.rights import approval_rights, principals
 from runtime.core.values.enums import RISKS, Risk
@@ -49,7 +49,6 @@ PAUSE = timedelta(minutes=10)  # between two notices on a channel, unless a requ
 REMINDER_SHARE = 0.25  # of the time to decide is left at the reminder
 FIRST, REMINDER, ESCALATED = EVENTS = "", "reminder", "escalated"  # of a request
 NOTES = {REMINDER: "Reminder", ESCALATED: "Escalated"}
-_NEVER = datetime.max.replace(tzinfo=UTC)
 _ENDS_SOON = (
     "approvals_approval.expires_at"
     f" - (approvals_approval.expires_at - approvals_approval.created_at) * {REMINDER_SHARE} <= %s"
@@ -59,7 +58,6 @@ OLDEST = timedelta(days=1)  # of news of runs: later the person has been on the 
 Row = TypeVar("Row", Run, Approval)
 NOTICE = "notice"  # the kind of the message about a request, also in the trigger
 IDLE = timedelta(minutes=10)  # between two looks at a channel
-WINDOW = timedelta(days=3)  # of attempts
 KEPT = timedelta(days=90)
 MAX_PROBLEM = 300
 
@@ -68,17 +66,14 @@ MAX_PROBLEM = 300
 DueNotice = tuple[notice.Notice, Sequence[tuple[UUID, str]]]
 
 
-def ripe_at(approval: Approval) -> datetime:
-    """Return when the people of a request are told."""
+def times_to_tell(approval: Approval) -> list[datetime]:
+    """Return when the people of a request are told: after its delay, and again before its deadline."""
     delay = timedelta(0) if approval.is_in_doubt else DELAYS[Risk(approval.risk)]
-    return min(approval.created_at + delay, ends_soon_at(approval) or _NEVER)
-
-
-def ends_soon_at(approval: Approval) -> datetime | None:
-    """Return when people are reminded of the deadline, None without one."""
-    if approval.expires_at is None:
-        return None
-    return approval.expires_at - (approval.expires_at - approval.created_at) * REMINDER_SHARE
+    times = [approval.created_at + delay]
+    if approval.expires_at is not None:
+        share = (approval.expires_at - approval.created_at) * REMINDER_SHARE
+        times.append(approval.expires_at - share)
+    return times
 
 
 def find_due(channel: NoticeChannel, at: datetime) -> DueNotice | None:
@@ -206,12 +201,11 @@ class RequestNotices(MessageKind):
         approval = Approval.objects.filter(pk=message.destination, status=pending).first()
         if approval is None:
             return None
-        at, ripe = clock.now(), ripe_at(approval)
-        if at < ripe:
-            return ripe
-        channels.wake_all()
-        reminds_at = ends_soon_at(approval)
-        return reminds_at if reminds_at is not None and at < reminds_at else None
+        at, times = clock.now(), times_to_tell(approval)
+        upcoming = [time for time in times if time > at]
+        if len(upcoming) < len(times):
+            messages.wake(kind=CHANNEL)
+        return min(upcoming, default=None)
 
 
 class ChannelNotices(MessageKind):
@@ -239,7 +233,7 @@ class ChannelNotices(MessageKind):
             ignore_conflicts=True,
         )
         body = written.model_dump_json()
-        return messages.Content(body=body, occurred_at=at, gives_up_at=at + WINDOW)
+        return messages.Content(body=body, occurred_at=at, gives_up_at=at + messages.WINDOW)
 
     def send(self, message: OutboxMessage) -> messages.AttemptResult | None:
         """Send the notice. None if the person is not to be told any more: it was decided, or they may not."""
@@ -265,7 +259,7 @@ class ChannelNotices(MessageKind):
         return answer
 
 
-KINDS: dict[str, MessageKind] = {NOTICE: RequestNotices(), channels.CHANNEL: ChannelNotices()}
+KINDS: dict[str, MessageKind] = {NOTICE: RequestNotices(), CHANNEL: ChannelNotices()}
 
 
 def _channel(message: OutboxMessage) -> NoticeChannel | None:

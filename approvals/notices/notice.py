@@ -30,12 +30,10 @@ _LEVELS = list(NoticeChannel.Detail)  # from the least on
 
 
 class NoticeEntry(BaseModel, frozen=True):
-    """What a notice says about one request, with its digest, or about one run."""
+    """What a notice says about one request or one run."""
 
     lines: tuple[str, ...]
     link: str
-    request: str = ""
-    digest: str = ""
 
 
 class Notice(BaseModel, frozen=True):
@@ -65,16 +63,9 @@ def content_of(channel: NoticeChannel) -> NoticeChannel.Detail:
 
 
 def write_first(kind: str) -> Notice:
-    """Return the first notice on a channel."""
+    """Return the first notice on a channel, which a person may want again."""
     foot = ("You will be told what you chose.", "", f"Change this on {link('/account/notices/')}")
     return Notice(title=f"{kind.capitalize()} is on", foot=foot)
-
-
-def write_test(kind: str) -> Notice:
-    """Return the notice of the test button."""
-    return Notice(
-        title=f"A test by {kind}", foot=("You asked for it on", link("/account/notices/"))
-    )
 
 
 def write_requests(
@@ -156,12 +147,7 @@ def _entry(approval: Approval, content: NoticeChannel.Detail, note: str) -> Noti
             lines.append(_plain(f"{name}: {text}", MAX_ARGUMENT))
     if approval.expires_at:
         lines.append(f"Expires {approval.expires_at:%Y-%m-%d %H:%M} UTC")
-    return NoticeEntry(
-        lines=tuple(lines),
-        link=link(f"/a/{approval.pk}/"),
-        request=str(approval.pk),
-        digest=approval.approval_digest,
-    )
+    return NoticeEntry(lines=tuple(lines), link=link(f"/a/{approval.pk}/"))
 
 
 def _plain(text: str, maximum: int = MAX_SENTENCE) -> str:

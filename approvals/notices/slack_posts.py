@@ -11,9 +11,11 @@ decide the request with its digest, so they are there only if the message has al
 
 import json
 import re
-from datetime import timedelta
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
-from uuid import UUID, uuid4, uuid5
+from uuid import UUID, uuid5
 
 from django.conf import settings
 
@@ -62,6 +64,9 @@ def build_card(approval: ApprovalView | None, content: str | None) -> Card:
         if has_arguments:
             blocks.append(_section(_arguments(approval)))
         if has_arguments and is_decidable(approval):
+            field = {"type": "plain_text_input", "action_id": "reason", "max_length": MAX_REASON}
+            label = {"label": _plain("Reason"), "optional": True}
+            blocks.append({"type": "input", "block_id": "reason", "element": field, **label})
             value = f"{approval.id} {approval.digest}"
             buttons = [
                 _button(name, text, style=style, value=value)
@@ -84,31 +89,6 @@ def is_decidable(approval: ApprovalView) -> bool:
         and not is_previewed(approval.preview)
         and max(len(_sentence(approval)), len(_arguments(approval))) <= MAX_TEXT
     )
-
-
-def needs_reason(approval: ApprovalView, verdict: str) -> bool:
-    """Tell whether a person must give a reason for this verdict."""
-    demands = approval.demands
-    return verdict == "deny" or (demands is not None and demands.reason)
-
-
-def build_window(approval: ApprovalView, verdict: str, context: str) -> Card:
-    """Return the window that asks for a reason. It sends `context` back."""
-    answer = {"type": "plain_text_input", "action_id": "reason", "multiline": True}
-    question = {
-        "type": "input",
-        "block_id": "reason",
-        "label": _plain("Reason"),
-        "element": answer | {"max_length": MAX_REASON},
-    }
-    return {
-        "type": "modal",
-        "title": _plain("Signoff"),
-        "submit": _plain(BUTTONS[verdict][0]),
-        "callback_id": verdict,
-        "private_metadata": context,
-        "blocks": [_section(_sentence(approval)), question],
-    }
 
 
 def escape(text: str) -> str:
@@ -167,8 +147,7 @@ def _button(name: str, text: str, **fields: str) -> Card:
     return {"type": "button", "action_id": name, "text": _plain(text), **fields}
 
 
-POST, UPDATE, ANSWER = "slack.post", "slack.update", "slack.answer"  # also in the trigger
-WINDOW = timedelta(days=1)  # of attempts; also in the trigger
+POST, UPDATE = "slack.post", "slack.update"  # also in the trigger
 _TOPIC = "slack "  # before the id of a request, as a destination; also in the trigger
 _NAMES = UUID("5d1f3c0a-6a5e-4a43-9d5c-9e2a8f6b7c10")  # of the ids of posts
 _GONE = ("message_not_found", "cant_update_message", "channel_not_found")
@@ -182,37 +161,42 @@ def send_notice(channel: NoticeChannel, notice: Notice, message_id: UUID) -> Att
     if notice.requests:
         return AttemptResult(is_taken=True, text="ok")
     if (user := sign_in.slack_user_of(person)) is None:
-        return AttemptResult(is_taken=False, text="no Slack user is connected")
-    return _result(_send(user, _message(f"{notice.title}\n{notice.text}"), message_id))
+        return AttemptResult(text="no Slack user is connected")
+    return _send(user, _message(f"{notice.title}\n{notice.text}"), message_id)[0]
 
 
 def post_request(person: str, approval_id: UUID, notice: object) -> None:
     """Have a person told of a request in Slack, once for each notice."""
     message_id = uuid5(_NAMES, f"{approval_id} {person} {notice}")
-    _add(POST, message_id, f"{_TOPIC}{approval_id}", person)
-
-
-def answer(channel: str, user: str, text: str) -> None:
-    """Have a text shown to a Slack user alone."""
-    fields = {"channel": channel, "user": user, "text": escape(text)}
-    _add(ANSWER, uuid4(), _TOPIC, json.dumps(fields))
+    message = OutboxMessage(
+        id=message_id,
+        kind=POST,
+        destination=f"{_TOPIC}{approval_id}",
+        lane=NoticeChannel.Kind.SLACK,
+        subject=f"slack {message_id}",
+        body=person,
+    )
+    messages.add_whole(message)
 
 
 class SlackMessages(MessageKind):
-    """Sends messages to Slack. Each has its body from the beginning: an answer, or a person."""
+    """Sends messages to Slack. The body of each is a person."""
 
     def send(self, message: OutboxMessage) -> AttemptResult | None:
         """Make one attempt. None if the person is not to be told any more."""
-        if message.kind == ANSWER:
-            return _result(slack.call("chat.postEphemeral", json.loads(str(message.body))))
-        person, approval = str(message.body), _view(message)
         channels = NoticeChannel.objects.filter(kind=NoticeChannel.Kind.SLACK)
-        channel = channels.filter(person__username=person).first()
-        content = None if channel is None else content_of(channel)
+        channel = channels.filter(person__username=message.body).first()
+        content, approval = None, None
+        if channel is not None:
+            content = content_of(channel)
+            with suppress(NotFound):  # the person may not read it any more
+                approval_id = UUID(message.destination.removeprefix(_TOPIC))
+                actor = Actor(person=str(message.body))
+                approval = approval_views.approval(approval_id, actor=actor)
         return (_post if message.kind == POST else _update)(message, approval, content)
 
 
-KINDS = dict.fromkeys((POST, UPDATE, ANSWER), SlackMessages())
+KINDS = dict.fromkeys((POST, UPDATE), SlackMessages())
 
 
 def _post(
@@ -220,13 +204,14 @@ def _post(
 ) -> AttemptResult | None:
     """Post the request to the person, if they may decide it now and still want to hear here."""
     user = sign_in.slack_user_of(str(message.body))
-    if approval is None or user is None or content is None:
+    if approval is None or user is None:
         return None
     is_over = approval.expires_at is not None and approval.expires_at <= clock.now()
     if not approval.is_pending or approval.denial is not None or is_over:
         return None
-    reply = _send(user, build_card(approval, content), message.id)
-    return _result(reply, f"{reply.values.get('channel')} {reply.values.get('ts')}")
+    result, values = _send(user, build_card(approval, content), message.id)
+    post = f"{values.get('channel')} {values.get('ts')}"
+    return replace(result, text=post) if result.is_taken else result
 
 
 def _update(
@@ -240,35 +225,11 @@ def _update(
     if post is None:
         return None
     channel, ts = post.answer.split(" ")
-    card = build_card(None if content is None else approval, content)
-    reply = slack.call("chat.update", {"channel": channel, "ts": ts, **card})
-    return None if reply.problem in _GONE else _result(reply)
+    fields = {"channel": channel, "ts": ts, **build_card(approval, content)}
+    result, _ = slack.call("chat.update", fields)
+    return None if result.text in _GONE else result
 
 
-def _send(user: str, card: Card, message_id: UUID) -> slack.SlackAnswer:
+def _send(user: str, card: Card, message_id: UUID) -> tuple[AttemptResult, Mapping[str, Any]]:
     metadata = {"event_type": "signoff_message", "event_payload": {"id": str(message_id)}}
     return slack.call("chat.postMessage", {"channel": user, "metadata": metadata, **card})
-
-
-def _result(reply: slack.SlackAnswer, text: str = "ok") -> AttemptResult:
-    return AttemptResult(is_taken=not reply.problem, text=reply.problem or text, after=reply.after)
-
-
-def _view(message: OutboxMessage) -> ApprovalView | None:
-    """Return the request as the person in the body may read it; None if they may not."""
-    approval_id = UUID(message.destination.removeprefix(_TOPIC))
-    try:
-        return approval_views.approval(approval_id, actor=Actor(person=str(message.body)))
-    except NotFound:
-        return None
-
-
-def _add(kind: str, message_id: UUID, destination: str, body: str) -> None:
-    message = OutboxMessage(
-        id=message_id,
-        kind=kind,
-        destination=destination,
-        lane=NoticeChannel.Kind.SLACK,
-        subject=f"slack {message_id}",
-    )
-    messages.add_whole(message, body=body, window=WINDOW)

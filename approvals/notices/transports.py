@@ -5,9 +5,10 @@ Teams and other services get notices by Apprise (https://github.com/caronc/appri
 connects to checked addresses, verifies certificates, follows no redirect and takes ten seconds at most. No other plugin
 is used: some of them start programs, or open files and sockets of this machine.
 
-Browsers get them by Web Push (RFC 8030), encrypted for one browser (RFC 8291) and signed by us (RFC 8292). The push
-service sees neither text nor address of a page. The key that signs is derived from a key of the purpose `secrets`. Its
-id is in the address of the channel: a browser accepts messages of the key that it subscribed with.
+Browsers get them by Web Push (RFC 8030), encrypted for one browser (RFC 8291) by Apprise and signed by us (RFC 8292).
+The package `pywebpush` would bring ten more, and post with `requests`. The push service sees neither text nor address
+of a page. The key that signs is derived from a key of the purpose `secrets`. Its id is in the address of the channel: a
+browser accepts messages of the key that it subscribed with.
 """
 
 import base64
@@ -15,14 +16,14 @@ import importlib
 import io
 import json
 import logging
-import os
 import smtplib
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from email.utils import parseaddr
-from functools import cache
+from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -30,13 +31,13 @@ from uuid import UUID
 import jwt
 import requests
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.conf import settings
 from django.core.mail import EmailMessage
 
+from approvals import clock
 from approvals.models import NoticeChannel
 from approvals.notices import slack_posts
 from approvals.notices.notice import Notice
@@ -60,16 +61,13 @@ PLUGINS = {
 }
 MAX_POSTS = 3  # for one notice: some services want a login first
 _READS_FILES = {"template", "attach"}
-_replies: ContextVar[list[webhook.Reply]] = ContextVar("replies")
+_replies: ContextVar[list[AttemptResult]] = ContextVar("replies")
 
 CURVE = ec.SECP256R1()
-POINT_BYTES = 65
 AUTH_BYTES = 16
-SALT_BYTES = 16
-RECORD_BYTES = 4096  # a message is one record (RFC 8188)
 MAX_TEXT = 1500  # bytes; a service takes 4096 of the whole message
 TTL_SECONDS = 86400  # the service keeps a message so long for a browser that is off
-TOKEN_SECONDS = 43200
+TOKEN_LASTS = timedelta(hours=12)
 GONE = (404, 410)  # the browser unsubscribed
 _LABEL = b"signoff.push.v1"
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of the curve P-256
@@ -106,41 +104,39 @@ def send_mail(channel: NoticeChannel, notice: Notice, message_id: UUID) -> Attem
     try:
         mail.send()
     except (smtplib.SMTPRecipientsRefused, smtplib.SMTPDataError, UnicodeError) as exc:
-        return AttemptResult(is_taken=False, text=str(exc), after=AFTER_A_REFUSAL)
+        return AttemptResult(text=str(exc), after=AFTER_A_REFUSAL)
     except (OSError, smtplib.SMTPException) as exc:
-        return AttemptResult(is_taken=False, text=f"{type(exc).__name__}: {exc}")
+        return AttemptResult(text=f"{type(exc).__name__}: {exc}")
     return AttemptResult(is_taken=True, text="taken")
 
 
-class CheckedRequests:
-    """What the plugins use of the package `requests`."""
+def _request(method: str, url: str, **options: Any) -> requests.Response:
+    """Post once, to a checked address. Raise RequestException for other methods and without an answer."""
+    # Apprise's own timeouts, redirects and "verify=no" do not count: ours are fixed.
+    fields = {key: options.get(key) for key in ("params", "data", "json", "headers", "auth")}
+    sent = requests.Request(method, url, **fields).prepare()
+    replies = _replies.get()
+    if method != "POST" or sent.url is None or len(replies) >= MAX_POSTS:
+        raise requests.RequestException("only a few POSTs are sent")
+    body = sent.body.encode() if isinstance(sent.body, str) else bytes(sent.body or b"")  # type: ignore[arg-type]
+    headers = {name: str(value) for name, value in sent.headers.items()}
+    reply = webhook.send_request(sent.url, headers, body)
+    replies.append(reply)
+    if not reply.status:
+        raise requests.RequestException(reply.text)
+    response = requests.Response()
+    response.status_code, response.raw = reply.status, io.BytesIO(reply.body)
+    return response
 
-    codes = requests.codes
-    RequestException = requests.RequestException
 
-    @classmethod
-    def post(cls, url: str, **options: Any) -> requests.Response:
-        """Post once, to a checked address."""
-        return cls.request("POST", url, **options)
-
-    @staticmethod
-    def request(method: str, url: str, **options: Any) -> requests.Response:
-        """Post once, to a checked address. Raise RequestException for other methods and without an answer."""
-        # Apprise's own timeouts, redirects and "verify=no" do not count: ours are fixed.
-        fields = {key: options.get(key) for key in ("params", "data", "json", "headers", "auth")}
-        sent = requests.Request(method, url, **fields).prepare()
-        replies = _replies.get()
-        if method != "POST" or sent.url is None or len(replies) >= MAX_POSTS:
-            raise requests.RequestException("only a few POSTs are sent")
-        body = sent.body.encode() if isinstance(sent.body, str) else bytes(sent.body or b"")  # type: ignore[arg-type]
-        headers = {name: str(value) for name, value in sent.headers.items()}
-        reply = webhook.send_request(sent.url, headers, body)
-        replies.append(reply)
-        if not reply.status:
-            raise requests.RequestException(reply.problem)
-        response = requests.Response()
-        response.status_code, response.raw = reply.status, io.BytesIO(reply.body)
-        return response
+# What the plugins use of the package `requests`.
+CHECKED_REQUESTS = SimpleNamespace(
+    codes=requests.codes,
+    RequestException=requests.RequestException,
+    request=_request,
+    get=partial(_request, "GET"),
+    post=partial(_request, "POST"),
+)
 
 
 def check_apprise(address: str, channel: UUID) -> dict[str, object]:
@@ -155,16 +151,15 @@ def send_apprise(channel: NoticeChannel, notice: Notice, message_id: UUID) -> At
     """Send it as plain text to the service that the URL names."""
     location = sealing.encode_location("channel", str(channel.pk))
     plugin = _open(str(sealing.unseal(channel.address["url"], location)))
-    replies = list[webhook.Reply]()
+    replies = list[AttemptResult]()
     token = _replies.set(replies)
     try:
         is_taken = plugin.notify(title=notice.title, body=notice.text)
     finally:
         _replies.reset(token)
-    if not replies:
-        return AttemptResult(is_taken=bool(is_taken), text="the service cannot be used")
-    answer = replies[-1].answer
-    return AttemptResult(is_taken=bool(is_taken), text=answer.text, after=answer.after)
+    reply = replies[-1] if replies else AttemptResult(text="the service cannot be used")
+    # Its body may be that of a login there.
+    return replace(reply, is_taken=bool(is_taken), body=b"")
 
 
 def _open(url: str) -> Any:
@@ -197,13 +192,9 @@ def _load() -> tuple[Any, list[tuple[Any, list[str]]]]:
     kinds = []
     for name, kind_name in PLUGINS.items():
         plugin = importlib.import_module(f"apprise.plugins.{name}")
-        plugin.requests = CheckedRequests  # type: ignore[attr-defined]
+        plugin.requests = CHECKED_REQUESTS  # type: ignore[attr-defined]
         kind = getattr(plugin, kind_name)
-        schemes = [
-            [scheme] if isinstance(scheme, str) else scheme or ()
-            for scheme in (kind.protocol, kind.secure_protocol)
-        ]
-        kinds.append((kind, [*schemes[0], *schemes[1]]))
+        kinds.append((kind, apprise.utils.parse.parse_list(kind.protocol, kind.secure_protocol)))
     return apprise.AppriseAsset(storage_mode="memory", async_mode=False), kinds
 
 
@@ -213,13 +204,10 @@ def check_push(address: str, channel: UUID) -> dict[str, object]:
         subscription = json.loads(address)
         endpoint, keys = subscription["endpoint"], subscription["keys"]
         webhook.check_url(endpoint, "address")
-        point, secret = _bytes(keys["p256dh"]), _bytes(keys["auth"])
-        ec.EllipticCurvePublicKey.from_encoded_point(CURVE, point)
-        if len(point) != POINT_BYTES or len(secret) != AUTH_BYTES:
-            raise ValueError("a key has another length")
+        value = {"endpoint": endpoint, "point": keys["p256dh"], "secret": keys["auth"]}
+        _keys_of(value)
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
         raise InvalidInput("address", "is not a subscription of a browser") from exc
-    value = {"endpoint": endpoint, "point": keys["p256dh"], "secret": keys["auth"]}
     return {
         "address": urlsplit(endpoint).hostname,
         "key": files.current_key(purposes.SECRETS)[0],
@@ -234,20 +222,15 @@ def send_push(channel: NoticeChannel, notice: Notice, message_id: UUID) -> Attem
         subscription = sealing.unseal(channel.address["subscription"], location)
         signature = _authorize(subscription["endpoint"], channel.address["key"])
     except KeyMissing as exc:
-        return AttemptResult(is_taken=False, text=str(exc))
+        return AttemptResult(text=str(exc))
     entries = notice.entries
     link = entries[0].link if len(entries) == 1 else f"{settings.PUBLIC_URL}/inbox/"
     lines = [line for entry in entries for line in entry.lines] or list(notice.foot)
     text = "\n".join(lines).encode()[:MAX_TEXT].decode(errors="ignore")
     path = urlsplit(link).path
     document = {"title": notice.title, "text": text, "path": path, "tag": message_id.hex}
-    content = encrypt(
-        json.dumps(document, ensure_ascii=False).encode(),
-        point=_bytes(subscription["point"]),
-        secret=_bytes(subscription["secret"]),
-        key=ec.generate_private_key(CURVE),
-        salt=os.urandom(SALT_BYTES),
-    )
+    pem = importlib.import_module("apprise.utils.pem").ApprisePEMController(path="")
+    content = pem.encrypt_webpush(json.dumps(document, ensure_ascii=False), *_keys_of(subscription))
     headers = {
         "Authorization": signature,
         "Content-Encoding": "aes128gcm",
@@ -257,20 +240,7 @@ def send_push(channel: NoticeChannel, notice: Notice, message_id: UUID) -> Attem
         "Urgency": "high",
     }
     reply = webhook.send_request(subscription["endpoint"], headers, content)
-    return None if reply.status in GONE else reply.answer
-
-
-def encrypt(
-    text: bytes, *, point: bytes, secret: bytes, key: ec.EllipticCurvePrivateKey, salt: bytes
-) -> bytes:
-    """Encrypt one message for the browser with this point and secret, with a key and a salt that are used once."""
-    shared = key.exchange(ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(CURVE, point))
-    sender = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
-    input_key = _derive(shared, secret, b"WebPush: info\0" + point + sender, 32)
-    content_key = _derive(input_key, salt, b"Content-Encoding: aes128gcm\0", 16)
-    nonce = _derive(input_key, salt, b"Content-Encoding: nonce\0", 12)
-    head = salt + RECORD_BYTES.to_bytes(4) + bytes([len(sender)]) + sender
-    return head + AESGCM(content_key).encrypt(nonce, text + b"\2", b"")  # 2 ends the last record
+    return None if reply.status in GONE else reply
 
 
 def push_key() -> str:
@@ -285,7 +255,7 @@ def _authorize(endpoint: str, key_id: str) -> str:
     sender = parseaddr(settings.DEFAULT_FROM_EMAIL)[1]
     claims = {
         "aud": f"{parts.scheme}://{parts.netloc}",
-        "exp": int(time.time()) + TOKEN_SECONDS,
+        "exp": int((clock.now() + TOKEN_LASTS).timestamp()),
         "sub": settings.PUBLIC_URL if is_public else f"mailto:{sender}",
     }
     return f"vapid t={jwt.encode(claims, key, algorithm='ES256')}, k={_public_text(key)}"
@@ -298,17 +268,20 @@ def _signing_key(key_id: str) -> ec.EllipticCurvePrivateKey:
     return ec.derive_private_key(int.from_bytes(derived) % (_ORDER - 1) + 1, CURVE)
 
 
-def _derive(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
-    return HKDF(algorithm=SHA256(), length=length, salt=salt, info=info).derive(secret)
-
-
 def _public_text(key: ec.EllipticCurvePrivateKey) -> str:
     point = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
     return base64.urlsafe_b64encode(point).rstrip(b"=").decode()
 
 
-def _bytes(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+def _keys_of(subscription: Mapping[str, str]) -> tuple[ec.EllipticCurvePublicKey, bytes]:
+    """Return the public key and the secret of a browser. Raise ValueError, TypeError if it has none."""
+    point, secret = (
+        base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        for text in (subscription["point"], subscription["secret"])
+    )
+    if len(secret) != AUTH_BYTES:
+        raise ValueError("not the secret of a browser")
+    return ec.EllipticCurvePublicKey.from_encoded_point(CURVE, point), secret
 
 
 TRANSPORTS: dict[str, NoticeTransport] = {

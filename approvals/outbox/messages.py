@@ -11,15 +11,15 @@ import logging
 import random
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from threading import BoundedSemaphore, Event, Lock
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, connections, transaction
-from django.db.models import Case, F, QuerySet, Value, When
-from django.db.models.functions import Now
+from django.db import connections, transaction
+from django.db.models import Case, Count, F, Min, Q, QuerySet, Value, When
+from django.db.models.functions import Coalesce, Now
 
 from approvals import clock
 from approvals.models import OutboxMessage
@@ -38,6 +38,8 @@ FIRST_PAUSE = timedelta(seconds=5)  # doubled after each attempt
 MAX_PAUSE = timedelta(hours=1)
 THREADS = 8
 AFTER_AN_ERROR = timedelta(minutes=1)
+WINDOW = timedelta(days=3)  # of attempts; also in the triggers
+CHANNEL = "channel"  # the kind of the messages that look after the channels of people
 
 
 # One row of the lane with the message that has waited longest. The inner query skips from lane to lane.
@@ -80,27 +82,23 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptResult:
-    """The answer to an attempt: whether the destination took the message, its words, and when it wants the next one."""
+    """The answer to an attempt: whether the destination took the message, its words, and when it wants the next one.
 
-    is_taken: bool
+    An answer by HTTP has a `status`. `refused` is an address to which nothing was sent.
+    """
+
+    is_taken: bool = False
     text: str
     after: float | None = None  # seconds
+    status: int = 0
     body: bytes = b""
+    refused: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnsentMessages:
-    """The messages that wait for a successful attempt, and the age of the oldest event among them."""
-
-    number: int
-    age: float
-
-
-def add_whole(message: OutboxMessage, *, body: str, window: timedelta) -> None:
-    """Add a message with its body, which is sent from now on, until `window` is over."""
-    message.body, at = body, clock.now()
-    message.occurred_at = message.next_at = at
-    message.gives_up_at = at + window
+def add_whole(message: OutboxMessage) -> None:
+    """Add a message that has its body, and is sent from now on."""
+    message.occurred_at = message.next_at = clock.now()
+    message.gives_up_at = message.occurred_at + WINDOW
     add([message])
 
 
@@ -109,9 +107,13 @@ def add(messages: Iterable[OutboxMessage]) -> None:
     OutboxMessage.objects.bulk_create(messages, ignore_conflicts=True)
 
 
-def wake(*, subject: str) -> None:
-    """Have the messages about a subject composed now, if they have no body yet."""
-    _waiting(subject=subject, body=None).update(next_at=Now())
+def wake(**fields: str) -> None:
+    """Have the messages with these fields composed now, if they have no body yet, in the caller's transaction."""
+    # Locked in an order, because two at once would lock each other's rows.
+    waiting = _waiting(body=None, **fields).order_by("number").select_for_update()
+    OutboxMessage.objects.filter(pk__in=list(waiting.values_list("pk", flat=True))).update(
+        next_at=Now()
+    )
 
 
 def build_wake(at: datetime | None) -> StatementPart:
@@ -134,13 +136,13 @@ def drop(*, destination: str) -> None:
     rows.update(ended_at=Now(), ending=OutboxMessage.EndState.DROPPED, leased_until=None)
 
 
-def revive(message: UUID, *, destination: str, window: timedelta) -> bool:
-    """Send a message again that was given up, until `window` is over. Return False if there is none."""
+def revive(message: UUID, *, destination: str) -> bool:
+    """Send a message again that was given up. Return False if there is none."""
     rows = OutboxMessage.objects.filter(
         id=message, destination=destination, ending=OutboxMessage.EndState.GIVEN_UP
     )
     fields = {"ended_at": None, "ending": None, "next_at": Now()}
-    return rows.update(gives_up_at=clock.now() + window, **fields) == 1
+    return rows.update(gives_up_at=clock.now() + WINDOW, **fields) == 1
 
 
 def claim() -> OutboxMessage | None:
@@ -151,16 +153,11 @@ def claim() -> OutboxMessage | None:
 
 def begin(message: OutboxMessage, content: Content | None) -> bool:
     """Record an attempt that begins, with the body if it was composed now. Return False if the lease was lost."""
-    fields: dict[str, Any] = {"attempts": F("attempts") + 1}
-    if content is not None:
-        message.body, message.gives_up_at = content.body, content.gives_up_at
-        fields |= {
-            "body": content.body,
-            "occurred_at": content.occurred_at,
-            "gives_up_at": content.gives_up_at,
-        }
+    fields = {} if content is None else asdict(content)
+    for name, value in fields.items():
+        setattr(message, name, value)
     message.attempts += 1
-    return _leased(message).update(**fields) == 1
+    return _leased(message).update(attempts=F("attempts") + 1, **fields) == 1
 
 
 def finish(message: OutboxMessage, answer: AttemptResult) -> None:
@@ -193,19 +190,12 @@ def prune() -> None:
     OutboxMessage.objects.filter(ended_at__lt=clock.now() - KEPT).delete()
 
 
-def count_unsent() -> UnsentMessages:
-    """Count the messages that wait for a successful attempt."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT count(*), coalesce(extract(epoch FROM
-                clock_timestamp() - min(coalesce(occurred_at, next_at))), 0)
-            FROM approvals_outboxmessage
-            WHERE ended_at IS NULL AND (body IS NOT NULL OR next_at <= clock_timestamp())
-            """
-        )
-        number, age = cursor.fetchone()
-    return UnsentMessages(number=number, age=float(age))
+def count_unsent() -> tuple[int, float]:
+    """Count the messages that wait for a successful attempt. Return the age of their oldest event too, in seconds."""
+    unsent = _waiting().filter(Q(body__isnull=False) | Q(next_at__lte=Now()))
+    totals = unsent.aggregate(number=Count("pk"), oldest=Min(Coalesce("occurred_at", "next_at")))
+    oldest = totals["oldest"]
+    return totals["number"], 0.0 if oldest is None else (clock.now() - oldest).total_seconds()
 
 
 def pause(attempts: int) -> timedelta:
@@ -276,28 +266,23 @@ class Sender:
         """Make one attempt at a leased message. An error of ours leaves it to a later one."""
         kind = self._kinds.get(message.kind)
         try:
-            if kind is None:  # of a later release
-                look_again(message, clock.now() + AFTER_AN_ERROR)
-            else:
-                _attempt(kind, message)
+            if kind is None:  # of another release
+                after = AFTER_AN_ERROR.total_seconds()
+                finish(message, AttemptResult(text="of another release", after=after))
+            elif _begin(kind, message):
+                failpoints.hit("begun", "message", 0)
+                if message.gives_up_at is not None and clock.now() >= message.gives_up_at:
+                    end(message, OutboxMessage.EndState.GIVEN_UP)
+                    return
+                answer = kind.send(message)
+                failpoints.hit("sent", "message", 0)
+                if answer is None:
+                    end(message, OutboxMessage.EndState.DROPPED)
+                else:
+                    finish(message, answer)
         except Exception:  # of any kind: the other messages do not wait for it
             log.exception("Message %s of the outbox is not sent", message.id)
             look_again(message, clock.now() + AFTER_AN_ERROR)
-
-
-def _attempt(kind: MessageKind, message: OutboxMessage) -> None:
-    if not _begin(kind, message):
-        return
-    failpoints.hit("begun", "message", 0)
-    if message.gives_up_at is not None and clock.now() >= message.gives_up_at:
-        end(message, OutboxMessage.EndState.GIVEN_UP)
-        return
-    answer = kind.send(message)
-    failpoints.hit("sent", "message", 0)
-    if answer is None:
-        end(message, OutboxMessage.EndState.DROPPED)
-    else:
-        finish(message, answer)
 
 
 def _begin(kind: MessageKind, message: OutboxMessage) -> bool:

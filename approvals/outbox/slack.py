@@ -4,11 +4,9 @@ Not with the package `slack_sdk`: its client has no limit for a whole call and c
 """
 
 import hashlib
-import hmac
 import json
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,21 +15,14 @@ from django.conf import settings
 from approvals import clock
 from approvals.models import SlackRequest
 from approvals.outbox import webhook
+from approvals.outbox.messages import AttemptResult
 from approvals.rules.identity_providers import SlackApp
 from runtime.core.values.texts import plain
+from runtime.triggers import signatures
+from runtime.triggers.signatures import InvalidSignature, Scheme
 
-FRESH_SECONDS = 300  # of a request, by its signed time
 USES_KEPT = timedelta(minutes=15)  # longer than a request or a link counts
 MAX_ANSWER = 256 * 1024  # bytes; Slack repeats the message
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlackAnswer:
-    """The answer of a method: its values, or why there are none. `after` are the seconds that Slack asks to wait."""
-
-    values: Mapping[str, Any]
-    problem: str = ""
-    after: float | None = None
 
 
 def app() -> SlackApp:
@@ -41,8 +32,10 @@ def app() -> SlackApp:
     return configured
 
 
-def call(method: str, fields: Mapping[str, Any], *, seconds: float | None = None) -> SlackAnswer:
-    """Call a method once. Every failure is an answer with a problem."""
+def call(
+    method: str, fields: Mapping[str, Any], *, seconds: float | None = None
+) -> tuple[AttemptResult, Mapping[str, Any]]:
+    """Call a method once. Return whether Slack took it, or why not, and the values of its answer."""
     reply = webhook.send_request(
         f"{app().url}/{method}",
         {
@@ -54,31 +47,31 @@ def call(method: str, fields: Mapping[str, Any], *, seconds: float | None = None
         max_bytes=MAX_ANSWER,
     )
     if reply.status != 200:
-        return SlackAnswer(values={}, problem=reply.answer.text, after=reply.after)
+        return replace(reply, is_taken=False), {}
     try:
-        answer = json.loads(reply.body)
+        values = json.loads(reply.body)
     except (ValueError, RecursionError):
-        answer = None
-    if isinstance(answer, dict) and answer.get("ok") is True:
-        return SlackAnswer(values=answer)
-    error = answer.get("error") if isinstance(answer, dict) else None
-    return SlackAnswer(values={}, problem=plain(error) if isinstance(error, str) else "no answer")
+        values = None
+    if not isinstance(values, dict):
+        return AttemptResult(text="no answer"), {}
+    is_taken = values.get("ok") is True
+    text = "ok" if is_taken else plain(str(values.get("error")))
+    return AttemptResult(is_taken=is_taken, text=text), values
 
 
 def is_genuine(body: bytes, headers: Mapping[str, str]) -> bool:
     """Tell whether Slack signed this request, not long ago, and it comes for the first time."""
-    at, sent = headers.get("X-Slack-Request-Timestamp", ""), headers.get("X-Slack-Signature", "")
-    if not at.isdecimal() or abs(time.time() - float(at)) > FRESH_SECONDS:
+    try:
+        signatures.verify(Scheme.SLACK, app().secret, "", headers, body, clock.now())
+    except InvalidSignature:
         return False
-    key = app().secret.encode()
-    signature = "v0=" + hmac.digest(key, b"v0:" + at.encode() + b":" + body, "sha256").hex()
-    is_signed = hmac.compare_digest(signature.encode(), sent.encode("utf-8", "surrogatepass"))
-    return is_signed and use_once(signature)
+    # By the signed text: a header may have more signatures than the one that verifies.
+    return use_once(headers["X-Slack-Request-Timestamp"].encode() + body)
 
 
-def use_once(text: str) -> bool:
+def use_once(signed: bytes) -> bool:
     """Record the use of a signed text. Return False if it was used before."""
     at = clock.now()
     SlackRequest.objects.filter(at__lt=at - USES_KEPT).delete()
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    digest = hashlib.sha256(signed).hexdigest()
     return SlackRequest.objects.get_or_create(digest=digest, defaults={"at": at})[1]

@@ -4,17 +4,16 @@ Each attempt resolves the name anew, connects to a checked address of the public
 ten seconds at most and reads the beginning of the answer.
 """
 
-import contextlib
 import http.client
 import re
 import socket
 import ssl
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from threading import Timer
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from django.conf import settings
 
@@ -42,27 +41,6 @@ class InvalidUrl(InvalidInput):
     """Messages are not sent to the URL in this field."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """The answer to one POST. Without one `status` is 0, and `problem` says why; `refused` if nothing was sent."""
-
-    status: int = 0
-    refused: bool = False
-    body: bytes = b""
-    problem: str = ""
-    after: float | None = None
-
-    @property
-    def answer(self) -> AttemptResult:
-        """The answer as the outbox records it."""
-        return AttemptResult(
-            is_taken=200 <= self.status < 300,
-            text=self.problem or str(self.status),
-            after=self.after,
-            body=self.body,
-        )
-
-
 def check_url(url: str, field: str = "url") -> None:
     """Raise InvalidUrl unless messages may be sent to this URL. Its name is resolved at each connection."""
     if len(url) > MAX_URL or not _VISIBLE.fullmatch(url):
@@ -77,22 +55,21 @@ def check_url(url: str, field: str = "url") -> None:
         raise InvalidUrl(field, "must begin with https:// and a host")
     if "@" in parts.netloc or "#" in url:
         raise InvalidUrl(field, "must have no user and no fragment")
-    with contextlib.suppress(ValueError):  # of a name
+    with suppress(ValueError):  # of a name
         if not _is_allowed(str(ip_address(parts.hostname))):
             raise InvalidUrl(field, "must be at a public address")
 
 
-def post(url: str, *, secret: str | Sequence[str], message_id: str, body: str) -> Reply:
-    """Post a message once, signed now with the secret or with each of several. Every failure is a Reply."""
+def post(url: str, *, secrets: Sequence[str], message_id: str, body: str) -> AttemptResult:
+    """Post a message once, signed now with each of these secrets. Every failure is a result."""
     at = int(clock.now().timestamp())
-    content, keys = body.encode(), [secret] if isinstance(secret, str) else secret
+    content = body.encode()
+    signed = [signatures.sign(secret, message_id, at, content) for secret in secrets]
     headers = {
         "Content-Type": "application/json",
         "webhook-id": message_id,
         "webhook-timestamp": str(at),
-        "webhook-signature": " ".join(
-            signatures.sign(key, message_id, at, content) for key in keys
-        ),
+        "webhook-signature": " ".join(signed),
     }
     return send_request(url, headers, content)
 
@@ -104,8 +81,8 @@ def send_request(
     *,
     seconds: float | None = None,
     max_bytes: int = MAX_BODY,
-) -> Reply:
-    """Post these bytes once, in so many seconds or ten, to a checked address. Every failure is a Reply.
+) -> AttemptResult:
+    """Post these bytes once, in so many seconds or ten, to a checked address. Every failure is a result.
 
     At most so many bytes of the answer are read.
     """
@@ -116,78 +93,66 @@ def send_request(
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
         addresses = addresses_of(host, port, _is_allowed, seconds=until - time.monotonic())
     except (InvalidUrl, AddressRefused) as exc:
-        return Reply(refused=True, problem=f"refused: {exc}")
+        return AttemptResult(refused=True, text=f"refused: {exc}")
     except (OSError, UnicodeError) as exc:
-        return Reply(problem=f"no address: {exc}")
+        return AttemptResult(text=f"no address: {exc}")
     headers = {"Host": parts.netloc, "User-Agent": "Signoff", **headers}
-    connection = _Connection(parts, host, port, addresses, until)
+    connection = http.client.HTTPConnection(host, port)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return _exchange(connection, path, content, headers, max_bytes)
+    try:
+        with _connect(addresses, port, until) as plain:
+            connection.sock = plain
+            if parts.scheme == "https":
+                connection.sock = authorities().wrap_socket(
+                    plain, server_hostname=host, do_handshake_on_connect=False
+                )
+            with connection.sock as sock, _ended_at(until, sock):
+                if isinstance(sock, ssl.SSLSocket):
+                    sock.do_handshake()
+                connection.request("POST", path, content, headers)
+                with connection.getresponse() as response:
+                    retry_after = response.headers.get("Retry-After")
+                    return AttemptResult(
+                        is_taken=200 <= response.status < 300,
+                        text=str(response.status),
+                        after=retry_after_seconds(retry_after) if response.status in BUSY else None,
+                        status=response.status,
+                        body=response.read(max_bytes),
+                    )
+    except (OSError, http.client.HTTPException, ValueError) as exc:
+        if isinstance(exc, TimeoutError) or time.monotonic() >= until:
+            return AttemptResult(text="no answer in time")
+        return AttemptResult(text=f"{type(exc).__name__}: {exc}")
 
 
-def _exchange(
-    connection: "_Connection", path: str, body: bytes, headers: dict[str, str], max_bytes: int
-) -> Reply:
-    alarm = Timer(connection.seconds, connection.abort)
+def _connect(addresses: list[str], port: int, until: float) -> socket.socket:
+    """Connect to the first address that answers. Raise OSError."""
+    for address in addresses:
+        try:
+            return socket.create_connection((address, port), _remaining(until))
+        except OSError as exc:
+            problem = exc
+    raise problem
+
+
+@contextmanager
+def _ended_at(until: float, sock: socket.socket) -> Iterator[None]:
+    """Shut the socket down at this time, which ends every wait for it."""
+
+    def shut_down() -> None:
+        with suppress(OSError):
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    alarm = Timer(_remaining(until), shut_down)
     alarm.start()
     try:
-        connection.request("POST", path, body, headers)
-        response = connection.getresponse()
-        retry_after = response.headers.get("Retry-After") if response.status in BUSY else None
-        return Reply(
-            status=response.status,
-            body=response.read(max_bytes),
-            after=retry_after_seconds(retry_after),
-        )
-    except (OSError, http.client.HTTPException, ValueError) as exc:
-        if connection.aborted or isinstance(exc, TimeoutError):
-            return Reply(problem="no answer in time")
-        return Reply(problem=f"{type(exc).__name__}: {exc}")
+        yield
     finally:
         alarm.cancel()
-        connection.close()
 
 
-class _Connection(http.client.HTTPConnection):
-    """Connects to the addresses that were checked; a certificate is for the name. `abort` ends every wait."""
-
-    def __init__(
-        self, parts: SplitResult, host: str, port: int, addresses: list[str], until: float
-    ) -> None:
-        self.seconds = max(until - time.monotonic(), 0.001)
-        super().__init__(host, port, timeout=self.seconds)
-        self._is_secure = parts.scheme == "https"
-        self._addresses = addresses
-        self._until = until
-        self.aborted = False
-
-    def connect(self) -> None:
-        """Connect to the first address that answers. Raise OSError."""
-        for address in self._addresses:
-            remaining = max(self._until - time.monotonic(), 0.001)
-            try:
-                self.sock = socket.create_connection((address, self.port), remaining)
-                break
-            except OSError as exc:
-                problem = exc
-        else:
-            raise problem
-        self.sock.settimeout(self.seconds)
-        if self._is_secure:
-            self.sock = authorities().wrap_socket(
-                self.sock, server_hostname=self.host, do_handshake_on_connect=False
-            )
-        if self.aborted:
-            raise TimeoutError
-        if isinstance(self.sock, ssl.SSLSocket):
-            self.sock.do_handshake()
-
-    def abort(self) -> None:
-        """Shut the connection down, from another thread."""
-        self.aborted = True
-        if self.sock is not None:
-            with contextlib.suppress(OSError):
-                socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
+def _remaining(until: float) -> float:
+    return max(until - time.monotonic(), 0.001)
 
 
 def _is_allowed(address: str) -> bool:

@@ -350,7 +350,7 @@ def _verify(target: Webhook, instance: UUID, person: str) -> None:
         "challenge": challenge,
     }
     reply = webhook.post(
-        target.url, secret=target.secret, message_id=message_id, body=json.dumps(body)
+        target.url, secrets=[target.secret], message_id=message_id, body=json.dumps(body)
     )
     if reply.refused:
         raise InvalidUrl("url", "must be at a public address")

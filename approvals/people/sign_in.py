@@ -152,7 +152,7 @@ def read_slack_link(token: str) -> Identity:
 def connect_slack(username: str, token: str) -> None:
     """Connect a link's Slack user to a person, once. Raise NotSignedIn if it is over or the user another person's."""
     identity = read_slack_link(token)
-    if not slack.use_once(token):
+    if not slack.use_once(token.encode()):
         raise NotSignedIn(_SLACK_OVER)
     connect(username, identity)
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import cached_property
 from threading import Event
 from typing import Any
 from uuid import UUID
@@ -23,7 +24,6 @@ from approvals.governance import (
     version_changes,
 )
 from approvals.models import OF_CALL, Approval
-from approvals.notices import due, slack_posts
 from approvals.outbox import messages
 from approvals.people import instances
 from approvals.port import evidence, jobs, verifier
@@ -46,7 +46,13 @@ class ApprovalService:
 
     def __init__(self) -> None:
         self._outlooks = jobs.Outlooks()
-        self._sender = messages.Sender(
+
+    @cached_property
+    def _sender(self) -> messages.Sender:
+        """The sender of the outbox. Only a sweeper sends, and loads what notices need."""
+        from approvals.notices import due, slack_posts
+
+        return messages.Sender(
             {
                 instances.RESOLVED: open_requests.ResolvedRequests(),
                 **subscriptions.KINDS,

@@ -15,7 +15,7 @@ from django.db.models import Q
 from approvals import clock
 from approvals.decisions import votes
 from approvals.models import Approval, AuditEntry, Vote
-from approvals.notices import channels
+from approvals.outbox import messages
 from approvals.reads import deciders
 from approvals.requests import verification
 from approvals.rights.principals import Principal
@@ -102,7 +102,7 @@ def _record(approval_id: UUID, run: UUID) -> bool:
             escalated=begun, next_step=follows.step, next_at=follows.at
         )
         votes.note_open(approval, at)
-        channels.wake_all()
+        messages.wake(kind=messages.CHANNEL)
         notify(run, inbox=True, hint=False)
     return True
 

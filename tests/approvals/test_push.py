@@ -1,13 +1,13 @@
 """Browsers get notices by Web Push: from a push service, which reads none of them."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from approvals.models import NoticeChannel, OutboxMessage
 from approvals.notices import transports
@@ -128,23 +128,27 @@ def test_what_is_no_subscription_is_refused(
         assert refusal.value.field == "address"
 
 
-def test_a_message_is_encrypted_as_the_standard_shows() -> None:
-    """The example of RFC 8291, section 5 and appendix A."""
-    key = ec.derive_private_key(
-        int.from_bytes(decode("yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw")), ec.SECP256R1()
-    )
+def test_the_browser_of_these_tests_reads_the_example_of_the_standard() -> None:
+    """RFC 8291, section 5 and appendix A."""
     browser = ec.derive_private_key(
         int.from_bytes(decode("q1dXpw3UpT5VOmu_cf_v6ih07Aems3njxI-JWgLcM94")), ec.SECP256R1()
     )
-    secret, salt = decode("BTBZMqHH6r4Tts7J_aSIgg"), decode("DGv6ra1nlYgDCS1FRnbzlw")
-    text = b"When I grow up, I want to be a watermelon"
-    point = browser.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
-    body = transports.encrypt(text, point=point, secret=secret, key=key, salt=salt)
-    assert encode(body) == (
+    body = decode(
         "DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3"
         "jl7A_yl95bQpu6cVPTpK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4a-fN"
     )
-    assert decrypt(body, browser, secret) == text
+    text = b"When I grow up, I want to be a watermelon"
+    assert decrypt(body, browser, decode("BTBZMqHH6r4Tts7J_aSIgg")) == text
+
+
+@pytest.mark.usefixtures("bea")
+def test_a_token_ends_by_the_clock_of_the_database(
+    service: PushService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 0.0)  # the clock of this machine is wrong
+    seeds.pending()
+    look()
+    assert len(service.messages) == 1
 
 
 @pytest.mark.usefixtures("bea")

@@ -38,7 +38,6 @@ class Slack:
         self.url = ""
         self.posts: dict[str, dict[str, Any]] = {}
         self.ephemeral: list[dict[str, Any]] = []
-        self.windows: list[dict[str, Any]] = []
         self.calls: list[str] = []
         self.faults: list[Any] = []
         self.go = threading.Event()  # ends a fault that hangs
@@ -99,10 +98,6 @@ class Slack:
             case "chat.postEphemeral":
                 self.ephemeral.append(fields)
                 return {"ok": True, "message_ts": "1700000000.000200"}
-            case "views.open":
-                _check(fields["view"]["blocks"])
-                self.windows.append(fields["view"])
-                return {"ok": True, "view": {"id": "V1", **fields["view"]}}
         return {"ok": False, "error": "unknown_method"}
 
     # What Slack sends to us
@@ -118,29 +113,32 @@ class Slack:
         form |= {"command": "/signoff", "trigger_id": _trigger()}
         return self.send("/slack/commands", form)
 
-    def press(self, verdict: str, who: str = "bea", *, team: str = TEAM, value: str = "") -> Any:
-        """Press a button of the only message, or one with this value."""
+    def press(
+        self,
+        verdict: str,
+        who: str = "bea",
+        *,
+        team: str = TEAM,
+        value: str = "",
+        reason: str | None = None,
+    ) -> Any:
+        """Press a button of the only message, or one with this value, after typing a reason."""
         action = {"type": "button", "action_id": verdict, "value": value or self.value(verdict)}
         payload = {
             **_of_user(who, team),
             "type": "block_actions",
             "trigger_id": _trigger(),
             "channel": {"id": f"D{USERS[who][1:]}", "name": "directmessage"},
+            "state": {"values": self._typed(reason)},
             "actions": [action],
         }
         return self.send("/slack/actions", {"payload": json.dumps(payload)})
 
-    def submit(self, reason: str | None, who: str = "bea", *, team: str = TEAM) -> Any:
-        """Send the window that was opened last."""
-        window = self.windows[-1]
-        state = {"values": {"reason": {"reason": {"type": "plain_text_input", "value": reason}}}}
-        payload = {
-            **_of_user(who, team),
-            "type": "view_submission",
-            "trigger_id": _trigger(),
-            "view": {**window, "state": state},
-        }
-        return self.send("/slack/actions", {"payload": json.dumps(payload)})
+    def _typed(self, reason: str | None) -> dict[str, Any]:
+        """Return the values of the fields of the only message."""
+        field = {"type": "plain_text_input", "value": reason}
+        fields = [block for block in self.post["blocks"] if block["type"] == "input"]
+        return {block["block_id"]: {block["element"]["action_id"]: field} for block in fields}
 
     def value(self, verdict: str) -> str:
         return str(next(b["value"] for b in self.buttons() if b["action_id"] == verdict))

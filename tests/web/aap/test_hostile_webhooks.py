@@ -26,7 +26,7 @@ from approvals import clock
 from approvals.models import OutboxMessage
 from approvals.outbox import messages, webhook
 from approvals.outbox.messages import THREADS, AttemptResult, Content, MessageKind, Sender
-from approvals.outbox.webhook import InvalidUrl, Reply, check_url, post
+from approvals.outbox.webhook import InvalidUrl, check_url, post
 from tests.support.people import until
 from tests.support.threads import together
 from tests.web.aap.receivers import respond, serving
@@ -46,8 +46,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook, "LIMIT_SECONDS", 0.5)
 
 
-def told(url: str) -> Reply:
-    return post(url, secret=SECRET, message_id=str(uuid4()), body="{}")
+def told(url: str) -> AttemptResult:
+    return post(url, secrets=[SECRET], message_id=str(uuid4()), body="{}")
 
 
 def add(**fields: Any) -> OutboxMessage:
@@ -86,7 +86,7 @@ def test_a_receiver_that_never_answers_is_left(impatient: None) -> None:
         gone.set()
 
     with serving(hang) as url:
-        assert told(url).problem == "no answer in time"
+        assert told(url).text == "no answer in time"
         assert gone.wait(60)
 
 
@@ -109,7 +109,7 @@ def test_a_receiver_that_answers_byte_by_byte_is_left(
                 threading.Event().wait(0.02)  # slower than a flood, faster than any timeout
 
     with serving(drip) as url:
-        assert told(url).answer.text == answer
+        assert told(url).text == answer
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for status in (301, 302, 303, 307, 308):
         with serving(partial(redirect, status)) as url:
-            assert not told(url).answer.is_taken
+            assert not told(url).is_taken
     assert set(connected) == {"127.0.0.1"}
 
 
@@ -161,7 +161,7 @@ def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_busy_receiver_says_when_to_come_again(status: int, after: str, seconds: int) -> None:
     with serving(lambda request, _: respond(request, status, Retry_After=after)) as url:
-        answer = told(url).answer
+        answer = told(url)
     add(gives_up_at=clock.now() + timedelta(days=7))
     message = messages.claim()
     assert message is not None
@@ -221,7 +221,7 @@ def test_a_name_is_resolved_once_for_each_attempt_and_connected_as_it_was_checke
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     monkeypatch.setattr(socket, "create_connection", connect)
-    assert told("https://rebound.example/").problem.startswith("ConnectionRefusedError")
+    assert told("https://rebound.example/").text.startswith("ConnectionRefusedError")
     assert told("https://rebound.example/").refused
     assert connected == [("93.184.216.34", 443)]
 
@@ -234,7 +234,7 @@ def test_a_name_service_that_never_answers_is_left(
     began = time.monotonic()
     reply = told("https://slow.example/")
     over.set()
-    assert reply == Reply(problem="no address: the name was not resolved in time")
+    assert reply == AttemptResult(text="no address: the name was not resolved in time")
     assert time.monotonic() - began < 10
 
 
@@ -306,18 +306,18 @@ def secure(certificate: Path) -> Iterator[str]:
 def test_a_certificate_must_be_trusted_and_of_that_name(
     secure: str, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert told(secure).problem.startswith("SSLCertVerificationError")
+    assert told(secure).text.startswith("SSLCertVerificationError")
     trusting = ssl.create_default_context(cafile=str(certificate))
     monkeypatch.setattr(webhook, "authorities", lambda: trusting)
     assert told(secure).status == 204
     other = secure.replace("localhost", "127.0.0.1")
-    assert told(other).problem.startswith("SSLCertVerificationError")
+    assert told(other).text.startswith("SSLCertVerificationError")
 
 
 def test_a_receiver_that_never_shakes_hands_is_left(impatient: None) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"https://127.0.0.1:{server.getsockname()[1]}/"
-        assert told(url).problem == "no answer in time"
+        assert told(url).text == "no answer in time"
 
 
 # The outbox

@@ -67,6 +67,8 @@ def test_a_request_counts_once(slack: Slack, db: None) -> None:
     headers = signed(BODY, at=time.time() - 290)
     assert deliver("/slack/commands", BODY, headers).status_code == 200
     assert deliver("/slack/commands", BODY, headers).status_code == 401
+    again = headers | {"X-Slack-Signature": f"v0=0,{headers['X-Slack-Signature']}"}
+    assert deliver("/slack/commands", BODY, again).status_code == 401
 
 
 @pytest.mark.parametrize("payload", ["", "{", "[]", "{}", '{"user": 1}', "[" * 100_000])
@@ -118,9 +120,8 @@ def test_the_digest_of_an_older_version_decides_nothing(slack: Slack, asked_bea:
     reseal([asked_bea], sentence="Set the privileges of newhire to 5")
     slack.press("approve", value=old)
     refused(slack, "has changed since you saw it", asked_bea)
-    slack.press("deny", value=old)
+    slack.press("deny", value=old, reason="No")
     refused(slack, "has changed since you saw it", asked_bea)
-    assert slack.windows == []
 
 
 @pytest.mark.parametrize("verdict", ["approve", "deny"])
@@ -129,13 +130,9 @@ def test_a_forged_button_at_high_risk_decides_nothing(
 ) -> None:
     reseal([asked_bea], risk="high")
     value = f"{asked_bea.pk} {asked_bea.approval_digest}"
-    slack.press(verdict, value=value)
+    slack.press(verdict, value=value, reason="Because")
     refused(slack, "decided on its page", asked_bea)
     assert refusals(asked_bea) == ["refused: page_only"]
-    slack.ephemeral.clear()
-    slack.windows.append({"callback_id": verdict, "private_metadata": f"{value} D0BEA"})
-    assert slack.submit("Because").content == b""
-    refused(slack, "decided on its page", asked_bea)
 
 
 def test_a_button_decides_nothing_once_the_installation_forbids_it(
