@@ -13,16 +13,7 @@ from agents.testing import setup
 
 setup.configure()
 
-from agents.sdk.scripts import (  # noqa: E402
-    Reply,
-    Result,
-    Turn,
-    answer,
-    call,
-    say,
-    script,
-    together,
-)
+from agents.sdk.scripts import Reply, Result, Turn, answer, call, say, script, together  # noqa: E402
 from agents.testing.drive import Flow, drive, replies  # noqa: E402
 from agents.testing.worker import ToolCall  # noqa: E402
 

@@ -8,14 +8,7 @@ from typing import assert_never
 from uuid import UUID
 
 from runtime.core.run.accounting import exhausted, fits, has_limits
-from runtime.core.run.continuation import (
-    Call,
-    Continuation,
-    FrameState,
-    Pending,
-    Phase,
-    in_doubt,
-)
+from runtime.core.run.continuation import Call, Continuation, FrameState, Pending, Phase, in_doubt
 from runtime.core.run.events import (
     CallAdmitted,
     CallRefused,

@@ -5,13 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from runtime.core.documents import external_call
-from runtime.core.run.continuation import (
-    Call,
-    Continuation,
-    FrameState,
-    Pending,
-    Phase,
-)
+from runtime.core.run.continuation import Call, Continuation, FrameState, Pending, Phase
 from runtime.core.run.events import (
     BudgetExceeded,
     BudgetGranted,
@@ -43,11 +37,7 @@ from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import InvalidInput, Tampered
 from runtime.execution.admission.gates import AdmissionResult, open_frame_gate
 from runtime.store.steps import is_waiting
-from runtime.store.tables.signals import (
-    EventSignal,
-    GateDecidedSignal,
-    InquirySignal,
-)
+from runtime.store.tables.signals import EventSignal, GateDecidedSignal, InquirySignal
 
 
 def end_run(now: Continuation) -> Completed | Failed | Cancelled:

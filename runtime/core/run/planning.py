@@ -10,14 +10,7 @@ from uuid import UUID
 
 from runtime.core.run import frames
 from runtime.core.run.calls import reason_item_ends, too_many_denials
-from runtime.core.run.continuation import (
-    MAX_REFUSALS,
-    Call,
-    Continuation,
-    Frame,
-    FrameState,
-    Phase,
-)
+from runtime.core.run.continuation import MAX_REFUSALS, Call, Continuation, Frame, FrameState, Phase
 from runtime.core.run.gates import is_blocked_by_gate
 from runtime.core.values.enums import SETTLED, CallState
 from runtime.core.values.ids import ROOT, child_frame

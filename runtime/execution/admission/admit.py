@@ -18,12 +18,7 @@ from django.db import DatabaseError
 from runtime.core.documents import external_call
 from runtime.core.run.calls import revision_of
 from runtime.core.run.continuation import MAX_DEPTH, Call, Continuation, steered_by
-from runtime.core.run.events import (
-    CallAdmitted,
-    CallRefused,
-    GateExtended,
-    GateOpened,
-)
+from runtime.core.run.events import CallAdmitted, CallRefused, GateExtended, GateOpened
 from runtime.core.run.frames import is_stuck, undelivered_to
 from runtime.core.values.call_options import CallOptions
 from runtime.core.values.enums import (
