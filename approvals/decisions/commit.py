@@ -7,7 +7,7 @@ is pending with the same digest, and the run's audit chain has no new row. Each 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -160,7 +160,7 @@ def _load(
     return LoadedApproval(
         approval=rows.read_approval(row[8:]),
         principal=principals.from_rights(actor, credentials, at),
-        at=at.astimezone(UTC),
+        at=rows.to_utc(at),
         is_open=is_open,
         undone=undone,
         last=audit.Last(seq=seq, hash=mac),

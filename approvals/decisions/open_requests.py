@@ -13,7 +13,7 @@ message that is woken too early, as by a decision that was undone, waits again.
 import json
 import logging
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from approvals import clock
@@ -26,7 +26,7 @@ from approvals.outbox.messages import AttemptResult, Content, MessageKind
 from approvals.people import instances
 from approvals.requests import snapshot
 from approvals.rules.judge import without_policy
-from approvals.signed import audit
+from approvals.signed import audit, rows
 from runtime.core.documents import external_call
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.verdicts import FRAME_GATES
@@ -57,7 +57,7 @@ def last_audit_row(connection: pool.Connection, run: UUID) -> tuple[datetime, au
     """Read the clock and the end of the run's audit chain."""
     row = pool.row(connection, _LAST, {"run": run})
     assert row is not None  # an aggregate has one row
-    return row[0].astimezone(UTC), audit.Last(seq=row[1], hash=row[2])
+    return rows.to_utc(row[0]), audit.Last(seq=row[1], hash=row[2])
 
 
 def build(

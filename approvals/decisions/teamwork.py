@@ -103,8 +103,7 @@ def write_claim(approval: Approval, person: str, giver: str = "") -> datetime:
             checks.check_open(approval)
         raise AlreadyClaimed(claim.person if claim else "")
     notify(approval.run_id, inbox=True, hint=False)
-    at: datetime = row[0]
-    return at.astimezone(UTC)
+    return rows.to_utc(row[0])
 
 
 MAX_COMMENT: Final = 2_000  # characters

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -76,7 +76,7 @@ def allow(call: approvals.ReviewSnapshot, uses: Mapping[UUID, int]) -> approvals
             connection, _CALL_STATE, {"run": call.run, "frame": call.frame, "call": call.call}
         )
         assert row is not None  # a SELECT without FROM has one row
-        at, origin, used = row[0].astimezone(UTC), rows.texts(row[1]), row[2]
+        at, origin, used = rows.to_utc(row[0]), rows.texts(row[1]), row[2]
     if used:
         return None
     # The policy is read on a connection of its own.
@@ -245,5 +245,4 @@ def _check_use(connection: pool.Connection, approval: Approval) -> datetime:
     assert row is not None  # a SELECT without FROM has one row
     if not row[1]:
         raise approvals.NotConfirmed("the use of the allowance is not stored")
-    at: datetime = row[0]
-    return at.astimezone(UTC)
+    return rows.to_utc(row[0])

@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -264,7 +264,7 @@ def decider(
             log.error("A decision on versions of %s is not the one that was signed", row.agent)
             continue
         principal = principals.from_rights(
-            Actor(person=row.by), rights, at.astimezone(UTC), past=True
+            Actor(person=row.by), rights, signed_rows.to_utc(at), past=True
         )
         people = merge_people(origin, signed_rows.texts(steered))
         if refusal(principal, requester=requester, origin=people) is None:

@@ -10,7 +10,7 @@ the request digest, so a change to any of these values is detected.
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from uuid import UUID
 
 from approvals.decisions import votes as votes_of_people
@@ -124,7 +124,7 @@ def _read(statement: str, gate: UUID) -> _StoredApproval:
     undone, at, credentials, cast = row[:4]
     approval = rows.read_approval(row[4:])
     return _StoredApproval(
-        approval=approval, undone=undone, at=at.astimezone(UTC), credentials=credentials, votes=cast
+        approval=approval, undone=undone, at=rows.to_utc(at), credentials=credentials, votes=cast
     )
 
 

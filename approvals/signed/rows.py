@@ -39,6 +39,11 @@ _LOCK = "SELECT pg_advisory_xact_lock{}(hashtextextended(%(table)s, 0))"
 _JSON = ("path", "origin", "excluded", "voted", "voted_for", "open_to", "readers")
 
 
+def to_utc(moment: datetime) -> datetime:
+    """Convert a `clock_timestamp()`, which Postgres returns in the zone of its session, to UTC."""
+    return moment.astimezone(UTC)
+
+
 def names_of(model: type[models.Model]) -> tuple[str, ...]:
     """Name every column of a model's table, in one order."""
     return tuple(field.attname for field in model._meta.concrete_fields)  # noqa: SLF001 - its documented API
@@ -173,7 +178,7 @@ class SignedLog(SignedActs[Row], Generic[Row, State]):
         rows = self._recent.get(key, ())
         if len(rows) != counted[0]:
             rows = self._recent[key] = self.rows(**subject)
-        return rows, counted[1].astimezone(UTC)
+        return rows, to_utc(counted[1])
 
     def forget(self) -> None:
         """Read all acts again at the next use."""

@@ -26,6 +26,7 @@ from approvals.port.adapter import ApprovalService
 from approvals.reads.approval_views import ApprovalView
 from approvals.requests import confirmation
 from approvals.rules.policy import Group
+from approvals.signed import rows
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.enums import (
     CallPreview,
@@ -207,7 +208,7 @@ def _asked(snapshots: Sequence[ReviewSnapshot]) -> bool:
 def set_clock(patch: pytest.MonkeyPatch, moment: datetime) -> None:
     """Have it be this moment by the clock of the database, as the approvals read it."""
     patch.setattr(clock, "now", lambda: moment)
-    patch.setattr(clock, "to_utc", lambda _: moment)
+    patch.setattr(rows, "to_utc", lambda _: moment)
 
 
 def ask(snapshots: Sequence[ReviewSnapshot]) -> None:
