@@ -12,7 +12,6 @@ from uuid import UUID
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import connections
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
@@ -70,7 +69,6 @@ def chromium() -> Iterator[Browser]:
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
         yield browser
-        connections.close_all()  # that of this loop, which the end of the tests does not see
         browser.close()
 
 

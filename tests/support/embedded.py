@@ -35,7 +35,6 @@ _KEPT_NOW = " UNION ALL ".join(
 
 # The locks wait, as TRUNCATE does, for every transaction that a thread of the test has left open. A file without pages
 # has no rows, so most tables cost no more than that look.
-# The connection stays open, with its settings reset: a new one would read the catalogue again.
 # As a replica, no trigger refuses to delete append-only rows, and foreign keys need no order.
 _EMPTY = f"""
 SET LOCAL session_replication_role = replica;
@@ -56,8 +55,7 @@ BEGIN
     LOOP
         EXECUTE format('DELETE FROM %s', one);
     END LOOP;
-END $$;
-RESET ALL
+END $$
 """
 
 
@@ -77,7 +75,6 @@ def emptied_quickly() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", empty)
-        patch.setattr(TransactionTestCase, "_should_reload_connections", lambda _: False)
         yield
 
 
