@@ -51,6 +51,7 @@ from runtime.core.values.call_options import CallOptions
 from runtime.core.values.enums import CallState, GateKind
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import Tampered
+from runtime.ports import wiring
 from runtime.ports.approvals import CallOutcome, EndedCall, ReviewSnapshot, StatementPart
 from runtime.store import failpoints, gates, leases, pool
 from runtime.store.leases import RunClaim
@@ -132,7 +133,7 @@ class Records:
         """
         self.received.append(event)
         if isinstance(event, WITH_CONTENT):
-            outside = settings.SIGNOFF_OBJECT_BYTES if settings.SIGNOFF_OBJECT_STORE else None
+            outside = None if wiring.objects() is None else settings.SIGNOFF_OBJECT_BYTES
             event, blob = extract_blob(event, outside_above=outside)
             if blob is not None and blob.is_summary:
                 self.summary = blob
