@@ -7,7 +7,7 @@ many runs there are.
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -32,7 +32,7 @@ from runtime.models import Gate, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelAnswer, RateLimited
 from tests.support.engine import Engine, engine_of, events
-from tests.support.provider.faults import closed, storm
+from tests.support.provider.faults import Fault, storm
 from tests.support.provider.server import Provider, serving
 from tests.support.specs import Frame, registry_of, spec_of
 from tests.system.fault_injection.harness.counts import count
@@ -76,21 +76,6 @@ def provider(by_hand: None, settings: Any) -> Iterator[Provider]:
         yield one
 
 
-def _all(runs: int, rate_limits: RateLimits | None, run: Callable[[Engine, str], Run]) -> list[Run]:
-    """So many runs at the same time, each by one of a few workers."""
-
-    def one(number: int) -> Run:
-        try:
-            return run(workers[number % WORKERS], str(number))
-        finally:
-            connection.close()
-
-    with ExitStack() as stack:
-        workers = [stack.enter_context(engine_of(REGISTRY, rate_limits)) for _ in range(WORKERS)]
-        with ThreadPoolExecutor(min(runs, AT_ONCE)) as pool:
-            return list(pool.map(one, range(runs)))
-
-
 def _post(worker: Engine, name: str) -> Run:
     with transaction.atomic():
         run: UUID = create(
@@ -100,12 +85,27 @@ def _post(worker: Engine, name: str) -> Run:
     return worker.go_on(run, within=120 + 3 * RUNS)
 
 
+def _post_all() -> list[Run]:
+    """All runs at the same time, each by one of a few workers."""
+
+    def post_one(number: int) -> Run:
+        try:
+            return _post(workers[number % WORKERS], str(number))
+        finally:
+            connection.close()
+
+    with ExitStack() as stack:
+        workers = [stack.enter_context(engine_of(REGISTRY, RateLimits())) for _ in range(WORKERS)]
+        with ThreadPoolExecutor(min(RUNS, AT_ONCE)) as pool:
+            return list(pool.map(post_one, range(RUNS)))
+
+
 def test_runs_in_a_storm_finish_within_budget_and_repeat_nothing(provider: Provider) -> None:
     provider.weather = storm(0.8, seed=9)
     provider.retry_after = 0.002
     posted.clear()
     began_at = time.monotonic()
-    runs = _all(RUNS, RateLimits(), _post)
+    runs = _post_all()
     trouble, asked = Counter(provider.happened), len(provider.bodies)
     used = Counter(event["type"] for run in runs for event in events(run.id))
     unsound = [run.id for run in runs if not verification.verify(run.id).is_consistent]
@@ -123,21 +123,31 @@ def test_runs_in_a_storm_finish_within_budget_and_repeat_nothing(provider: Provi
     assert sum(trouble.values()) > asked / 2
 
 
-def _weather_out(provider: Provider, rate_limits: RateLimits | None) -> int:
-    """Count the requests until every run has its answer; the storm is the same each time."""
-    provider.bodies.clear()
-    provider.weather = closed(seconds=0.5, share=0.8, draws=8, seed=11)
-    provider.retry_after = 0.5
-    runs = _all(AT_ONCE, rate_limits, lambda worker, name: worker.begin("echo", {"name": name}))
-    assert [run.output for run in runs] == [f'"{n}"' for n in range(AT_ONCE)]
-    return len(provider.bodies)
-
-
 def test_a_refusing_provider_is_not_hammered_by_all_workers(provider: Provider) -> None:
-    naive = _weather_out(provider, None)
-    assert _weather_out(provider, RateLimits()) <= naive / 2
-    waits = [event for run in Run.objects.all() for event in events(run.id) if event.get("ticket")]
-    assert {event["cause"] for event in waits} == {"brake"}
+    """After the first refusals no worker asks before the time that they named, and then one asks for all."""
+    provider.weather = lambda: Fault.RATE_LIMIT
+    provider.retry_after = 60.0
+    workers = [AgentEffects(REGISTRY, rate_limits=RateLimits()) for _ in range(WORKERS)]
+    queue_numbers = dict.fromkeys(range(AT_ONCE), 0)
+
+    def ask(number: int) -> bool:
+        """Whether the call had to wait before it was sent."""
+        request = Frame(workers[number % WORKERS], "echo", {"name": str(number)}).request()
+        request = replace(request, queue_number=queue_numbers[number])
+        outcome = perform(workers[number % WORKERS], request)
+        if isinstance(outcome, RateLimited):
+            queue_numbers[number] = outcome.queue_number
+        return isinstance(outcome, RateLimited)
+
+    requests = list[int]()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for past in (0, 0, 60):
+            _pass(timedelta(seconds=past))
+            waits = sum(pool.map(ask, range(AT_ONCE)))
+            requests.append(len(provider.bodies) - sum(requests))
+            assert requests[-1] == AT_ONCE - waits
+    assert requests[1:] == [0, 1]
+    assert sorted(queue_numbers.values()) == list(range(1, AT_ONCE + 1))
 
 
 def test_a_delay_by_the_rate_limit_uses_no_attempt(provider: Provider) -> None:

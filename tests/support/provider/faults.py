@@ -2,7 +2,6 @@
 
 import json
 import random
-import time
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
@@ -56,23 +55,3 @@ def storm(share: float, *, seed: int) -> Weather:
     """Fail so large a share of all requests."""
     chance = random.Random(seed)
     return lambda: chance.choice(TROUBLE) if chance.random() < share else None
-
-
-def closed(*, seconds: float, share: float, draws: int, seed: int) -> Weather:
-    """After refusing a request, refuse all requests for so many `seconds`.
-
-    It refuses `share` of the first `draws` requests that arrive while it is open, and none after those.
-    """
-    chance = random.Random(seed)
-    drawn = [chance.random() < share for _ in range(draws)]
-    closed_until = 0.0
-
-    def refuse() -> Fault | None:
-        nonlocal closed_until
-        if time.monotonic() >= closed_until:
-            if not drawn or not drawn.pop():
-                return None
-            closed_until = time.monotonic() + seconds
-        return Fault.RATE_LIMIT
-
-    return refuse
