@@ -125,14 +125,16 @@ def check(function: Any, setting: str, argument_names: Collection[str], label: s
 def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:
     """Fill these arguments into the tool's sentence, long ones cut, and without secrets.
 
-    The sentence is a heading, a row of a list, a mail; an approval shows all arguments next to it.
+    The sentence is a heading, a row of a list, a mail; an approval shows all arguments next to it. Characters
+    that break a line, are invisible or reverse text are written as code points.
     """
-    words = {
-        name: REDACTED
-        if name in tool.secret_args
-        else _visible(args[name] if name in args else tool.defaults[name])
-        for name in tool.sentence_args
-    }
+    words = dict.fromkeys(tool.secret_args, REDACTED)
+    for name in tool.sentence_args:
+        if name not in words:
+            value = args[name] if name in args else tool.defaults[name]
+            text = value if isinstance(value, str) else _as_json(value)
+            cut = text if len(text) <= MAX_SENTENCE_VALUE else f"{text[:MAX_SENTENCE_VALUE]}…"
+            words[name] = write_on_one_line(cut)
     return tool.sentence.format_map(words)
 
 
@@ -163,11 +165,3 @@ def describe_exception(exc: BaseException) -> str:
         return plain(str(exc) if isinstance(exc, CodeEnded) else f"{name}: {exc}")
     except Exception:  # of the author's class of errors
         return f"{name}, whose message cannot be read"
-
-
-def _visible(value: Any) -> str:
-    """Write the code point of characters that break a line, are invisible or reverse text."""
-    text = value if isinstance(value, str) else _as_json(value)
-    return write_on_one_line(
-        text if len(text) <= MAX_SENTENCE_VALUE else f"{text[:MAX_SENTENCE_VALUE]}…"
-    )

@@ -26,7 +26,13 @@ from runtime.core.run.events import (
     ToolStarted,
     WaitEnded,
 )
-from runtime.core.run.gates import gate_of_call, is_blocked_by_gate, open_inquiry
+from runtime.core.run.gates import (
+    decide_gate,
+    gate_of_call,
+    is_blocked_by_gate,
+    open_inquiry,
+    read_grant,
+)
 from runtime.core.run.planning import (
     AnswerInquiry,
     CallModel,
@@ -43,12 +49,13 @@ from runtime.core.run.planning import (
     plan,
 )
 from runtime.core.run.reducer import evolve
+from runtime.core.values.budgets import InvalidBudget
 from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.errors import IllegalTransition
 from runtime.core.values.json_values import sha256_of
 from runtime.core.values.texts import plain
 from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED, VERDICTS
-from runtime.errors import InvalidInput
+from runtime.errors import InvalidInput, Tampered
 from runtime.execution import step_events
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.gates import (
@@ -503,7 +510,7 @@ class StepBuilder:
         if rule.carries == "grant" and gate.kind is GateKind.VERSION:
             frame = self.now.frame(gate.frame)
             change = self._handler.compare_version(frame.agent, frame.fingerprint)
-        self.add(step_events.decide_gate(self.now, gate, signal))
+        self.add(decide_gate(self.now, gate, decision))
         if decision.edit is not None:  # it may equal a denied call or another one of the same turn
             digest = decision.edit.digest
             reason = denied_before(self.now, digest) or repeats(self.now, gate, digest)
@@ -511,7 +518,10 @@ class StepBuilder:
                 self.add(CallRefused(frame=gate.frame, call=gate.call, reason=plain(reason)))
         if change is not None and change.agent.fingerprint == gate.version:
             self._change_agent(gate.frame, change)
-        granted = step_events.read_grant(self.now, gate, decision)
+        try:
+            granted = read_grant(self.now, gate, decision)
+        except InvalidBudget as exc:
+            raise Tampered(f"the grant at gate {gate.gate}: {exc}") from exc
         if granted is not None:
             self.add(granted)
         if fails or rule.ends_run:

@@ -1,18 +1,16 @@
-"""Makes the events of a step: of frames, runs, waits, inquiries, limits, and decisions of gates."""
+"""Makes the events of a step: of frames, runs, waits, inquiries and limits."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from runtime.core.documents import external_call
-from runtime.core.run.continuation import Call, Continuation, FrameState, Pending, Phase
+from runtime.core.run.continuation import Call, Continuation, FrameState, Phase
 from runtime.core.run.events import (
     BudgetExceeded,
-    BudgetGranted,
     Cancelled,
     Completed,
     Failed,
-    GateDecided,
     OutcomeUnknown,
     QuestionAsked,
     WaitEnded,
@@ -21,23 +19,19 @@ from runtime.core.run.events import (
 from runtime.core.run.planning import StartWait
 from runtime.core.values.budgets import (
     ExhaustedLimit,
-    InvalidBudget,
-    Limit,
-    granted,
     name_of,
     to_text,
     words_of,
 )
-from runtime.core.values.enums import Decision, GateKind
+from runtime.core.values.enums import GateKind
 from runtime.core.values.ids import ROOT
 from runtime.core.values.json_values import size_of
 from runtime.core.values.limits import MAX_EVENT_NAME, MAX_MATCH, MAX_WAIT_DAYS
 from runtime.core.values.texts import plain
-from runtime.core.values.verdicts import VERDICTS
-from runtime.errors import InvalidInput, Tampered
+from runtime.errors import InvalidInput
 from runtime.execution.admission.gates import AdmissionResult, open_frame_gate
 from runtime.store.steps import is_waiting
-from runtime.store.tables.signals import EventSignal, GateDecidedSignal, InquirySignal
+from runtime.store.tables.signals import EventSignal, InquirySignal
 
 
 def end_run(now: Continuation) -> Completed | Failed | Cancelled:
@@ -73,25 +67,6 @@ def receive_event(now: Continuation, signal: EventSignal) -> WaitStarted | WaitE
 def explain_invalid_input(agent: str, problem: InvalidInput) -> str:
     """Say why an agent cannot take its input."""
     return plain(f"{agent} does not take its input: {problem.all_of_it}")
-
-
-def decide_gate(now: Continuation, pending: Pending, signal: GateDecidedSignal) -> GateDecided:
-    """Return a person's decision of an open gate."""
-    terms = now.call(pending.frame, pending.call).terms if pending.call else None
-    rule = VERDICTS[signal.decision.verdict]
-    return GateDecided(
-        gate=pending.gate,
-        frame=pending.frame,
-        call=pending.call,
-        verdict=signal.decision.verdict,
-        by=signal.decision.by,
-        reason=signal.decision.reason,
-        result=signal.decision.result,
-        # The entry says so, and a replay needs no rule of the release that wrote it.
-        stands=rule.is_remembered,
-        edit=signal.decision.edit,
-        answer=rule.replaces_call and terms is not None and terms.answers,
-    )
 
 
 # After this time without a report, a call that its instance has begun is in doubt. A later report still settles it.
@@ -185,20 +160,6 @@ def open_limit_gate(
         for exhausted in reached
     )
     return exceeded, gate
-
-
-def read_grant(now: Continuation, pending: Pending, decision: Decision) -> BudgetGranted | None:
-    """Read the grant of a decision; None if it is not about a limit or ends the run. Raises Tampered."""
-    if VERDICTS[decision.verdict].carries != "grant" or not pending.kind.is_limit:
-        return None
-    reached: set[Limit] = (
-        {exhausted.limit for exhausted in now.short.limits} if now.short else set()
-    )
-    try:
-        amounts = granted(decision.result, reached)
-    except InvalidBudget as exc:
-        raise Tampered(f"the grant at gate {pending.gate}: {exc}") from exc
-    return BudgetGranted(gate=pending.gate, by=decision.by, amounts=amounts)
 
 
 def _begin_event_wait(frame: str, call: Call, at: datetime) -> WaitStarted:

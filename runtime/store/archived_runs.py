@@ -15,7 +15,7 @@ Texts that the run remembers of other runs stay in Postgres too, because they ar
 import json
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -249,10 +249,16 @@ def _text(connection: Connection, run: UUID, row: dict[str, Any]) -> tuple[str, 
         raise Tampered(f"the journal ends at entry {now.position}, the run at {row['position']}")
     digests = blobs.own_digests(connection, run)
     contents = {digest: blobs.text(connection, digest) for digest in digests}
+    tables = {}
+    for table in _TABLES:
+        rows = connection.execute(
+            f"SELECT to_jsonb(t)::text FROM {table} t WHERE run_id = %s ORDER BY t::text", (run,)
+        )
+        tables[table] = [json.loads(text) for (text,) in rows]
     record = {
         "row": row,
         "seals": seals,
-        "tables": {table: _copy(connection, table, run) for table in _TABLES},
+        "tables": tables,
         "approvals": wiring.approvals().evidence(run),
         **({"removed": archived_entries.describe_files(connection, run)} if beginning else {}),
     }
@@ -269,13 +275,6 @@ def _text(connection: Connection, run: UUID, row: dict[str, Any]) -> tuple[str, 
         beginning=beginning,
     )
     return export_file.encode(file), digests
-
-
-def _copy(connection: Connection, table: str, run: UUID) -> list[Any]:
-    rows = connection.execute(
-        f"SELECT to_jsonb(t)::text FROM {table} t WHERE run_id = %s ORDER BY t::text", (run,)
-    )
-    return [json.loads(row) for (row,) in rows.fetchall()]
 
 
 def _check_end(connection: Connection, archive: Archive) -> Archive:
@@ -306,7 +305,11 @@ def _archive(run: UUID | None, text: str) -> Archive:
             start = beginning.state
             mark = PruneMark(position=start.position, head=start.head, at=beginning.at)
         record = json.loads(file.record)
-        entries = tuple(_entries(manifest.run, mark, file.entries, record["seals"]))
+        sealed = zip(file.entries, record["seals"], strict=True)
+        entries = tuple(
+            journal.stored_entry(manifest.run, position, body, mac, key_id)
+            for position, (body, (mac, key_id)) in enumerate(sealed, start=mark.position + 1)
+        )
     except (CoreError, ValueError, KeyError, TypeError) as exc:
         raise Tampered(f"the file of the run cannot be read: {exc}") from exc
     if run not in (None, manifest.run):
@@ -324,14 +327,6 @@ def _archive(run: UUID | None, text: str) -> Archive:
     for _ in journal.chained(manifest.run, mark, (entry.row for entry in entries)):
         pass
     return archive
-
-
-def _entries(
-    run: UUID, mark: PruneMark, bodies: tuple[str, ...], seals: list[list[str]]
-) -> Iterator[SignedEntry]:
-    pairs = zip(bodies, seals, strict=True)
-    for position, (body, (mac, key_id)) in enumerate(pairs, start=mark.position + 1):
-        yield journal.stored_entry(run, position, body, mac, key_id)
 
 
 def _name(run: UUID) -> str:

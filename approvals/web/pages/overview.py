@@ -54,6 +54,7 @@ STATUS_SERIES = (
     Series(key=RunStatus.CANCELLED, label="Cancelled", colour="quiet"),
     Series(key=RunStatus.FAILED, label="Failed", colour="danger"),
 )
+USAGE_COLUMNS = ("cost_usd", "replies", "input_tokens", "output_tokens", "replies_without_price")
 MAX_ROWS = 500  # of the page; the file has all
 
 
@@ -217,7 +218,12 @@ def costs(request: HttpRequest) -> HttpResponse:
     except InvalidInput as exc:
         problem = exc
     if request.GET.get("format") == "csv" and problem is None:
-        return _csv(key, rows)
+        columns = key, *USAGE_COLUMNS
+        cells = (
+            (row.name, row.cost, row.replies, row.input_tokens, row.output_tokens, row.unpriced)
+            for row in rows
+        )
+        return downloads.table(f"costs-by-{key}", columns, cells)
     period = {"from": since.isoformat(), "to": (until - timedelta(days=1)).isoformat()}
     removal_links = list[tuple[UsageKey, str, str]]()  # each filter, and the list without it
     for name, text in only.items():
@@ -244,12 +250,3 @@ def costs(request: HttpRequest) -> HttpResponse:
         "kept": {**filters, "by": str(key)},
     }
     return render(request, "approvals/costs.html", context, status=422 if problem else 200)
-
-
-def _csv(key: UsageKey, rows: tuple[NamedUsage, ...]) -> HttpResponse:
-    columns = (key, "cost_usd", "replies", "input_tokens", "output_tokens", "replies_without_price")
-    cells = (
-        (row.name, row.cost, row.replies, row.input_tokens, row.output_tokens, row.unpriced)
-        for row in rows
-    )
-    return downloads.table(f"costs-by-{key}", columns, cells)

@@ -12,8 +12,8 @@ from runtime.core.run import events
 from runtime.core.run.continuation import Continuation, Frame, Inquiry, Pending, Phase, replace
 from runtime.core.run.frames import result_of
 from runtime.core.run.transitions import FRAMES, next_state
-from runtime.core.values.budgets import added
-from runtime.core.values.enums import SETTLED, GateKind
+from runtime.core.values.budgets import Limit, added, granted
+from runtime.core.values.enums import SETTLED, Decision, GateKind
 from runtime.core.values.errors import IllegalTransition, UnknownSubject
 from runtime.core.values.verdicts import FRAME_GATES, VERDICTS
 
@@ -59,6 +59,36 @@ def settle_gate(now: Continuation, event: events.OutcomeArrived) -> Continuation
     if event.gate != (None if gate is None else gate.gate):
         raise UnknownSubject("open gate", str(event.gate))
     return now if gate is None else _without_gate(now, event.gate)
+
+
+def decide_gate(now: Continuation, pending: Pending, decision: Decision) -> events.GateDecided:
+    """Return the event of a person's decision on an open gate."""
+    terms = now.call(pending.frame, pending.call).terms if pending.call else None
+    rule = VERDICTS[decision.verdict]
+    return events.GateDecided(
+        gate=pending.gate,
+        frame=pending.frame,
+        call=pending.call,
+        verdict=decision.verdict,
+        by=decision.by,
+        reason=decision.reason,
+        result=decision.result,
+        # The entry says so, and a replay needs no rule of the release that wrote it.
+        stands=rule.is_remembered,
+        edit=decision.edit,
+        answer=rule.replaces_call and terms is not None and terms.answers,
+    )
+
+
+def read_grant(
+    now: Continuation, pending: Pending, decision: Decision
+) -> events.BudgetGranted | None:
+    """Read the grant of a decision; None if it is not about a limit or ends the run. Raises InvalidBudget."""
+    if VERDICTS[decision.verdict].carries != "grant" or not pending.kind.is_limit:
+        return None
+    reached = {exhausted.limit for exhausted in now.short.limits} if now.short else set[Limit]()
+    amounts = granted(decision.result, reached)
+    return events.BudgetGranted(gate=pending.gate, by=decision.by, amounts=amounts)
 
 
 def extend_gate(now: Continuation, event: events.GateExtended) -> Continuation:

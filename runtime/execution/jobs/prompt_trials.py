@@ -16,7 +16,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from runtime.core.documents.blobs import InlinedMessages
-from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import ModelReplied, PinnedPrompt
 from runtime.core.run.planning import CallModel
 from runtime.core.run.reducer import evolve, step
@@ -127,7 +126,9 @@ def try_each(
     Yield each run when it was tried. No transaction is open while a model is asked.
     """
     count = 0
-    for run in _last():
+    with pool.in_transaction() as connection:
+        candidates = connection.execute(_LAST, {"searched": SEARCHED}).fetchall()
+    for (run,) in candidates:
         if count == runs:
             break
         try:
@@ -160,11 +161,14 @@ def asked_with(connection: Connection, run: UUID, name: str) -> list[Asked]:
     for sealed, entry in history.entries:
         before = now
         for event in entry.events:
-            if isinstance(event, ModelReplied) and _is_of(event, before, name):
+            if (
+                isinstance(event, ModelReplied)
+                and not event.given_by
+                and (pinned := before.frame(event.frame).pinned) is not None
+                and pinned.name == name
+            ):
                 request = request_for(before, CallModel(frame=event.frame), filled, {})
-                pinned = before.frame(event.frame).pinned
                 assert isinstance(request, ModelRequest)
-                assert pinned is not None
                 replies.append(
                     Asked(
                         position=sealed.position,
@@ -216,12 +220,6 @@ def extract_reply(reply: ModelReplied | ModelAnswer) -> RepliedWords:
     """Return what a reply says, with its secrets sealed."""
     calls = tuple({"tool": call.tool, "args": call.args} for call in reply.calls)
     return RepliedWords(text=reply.text, calls=calls, output=reply.output, cost=reply.cost)
-
-
-def _is_of(event: ModelReplied, before: Continuation, name: str) -> bool:
-    """Return whether a model gave this reply, with that prompt."""
-    pinned = before.frame(event.frame).pinned
-    return not event.given_by and pinned is not None and pinned.name == name
 
 
 def _ask(
@@ -312,11 +310,6 @@ def _try_queued(row: TrialRow, handler: EffectHandler, drains: Callable[[], bool
         if drains():
             return DRAINED
     return ""
-
-
-def _last() -> list[UUID]:
-    with pool.in_transaction() as connection:
-        return [run for (run,) in connection.execute(_LAST, {"searched": SEARCHED}).fetchall()]
 
 
 def _stops(stops: Callable[[], bool], agents: set[str]) -> bool:
