@@ -5,11 +5,9 @@ from collections.abc import Callable
 from functools import cached_property, wraps
 from typing import Any
 
-import psycopg
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import RequestDataTooBig
-from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import URLPattern, URLResolver
 from django.views.decorators.csrf import csrf_exempt
@@ -35,6 +33,7 @@ from approvals.web.api import (
 from runtime import errors
 from runtime.core.values.errors import NewerSchema, NotJson
 from runtime.ports.access import Actor
+from runtime.store.pool import UNREACHABLE
 from runtime.web.api import history, runs, triggers
 from runtime.web.requests import StrictParser, actor_of, strict
 
@@ -246,12 +245,6 @@ def _http(request: HttpRequest, exc: HttpError) -> HttpResponse:
 _WITHOUT_STORE = " Until it answers, only archived runs and large results cannot be read."
 
 
-# The engine runs statements without Django, so psycopg's own errors arrive here too.
-@api.exception_handler(OperationalError)
-@api.exception_handler(InterfaceError)
-@api.exception_handler(psycopg.OperationalError)
-@api.exception_handler(psycopg.InterfaceError)
-@api.exception_handler(errors.ObjectStoreDown)
 def unavailable(request: HttpRequest, exc: Exception) -> HttpResponse:
     """Answer 503 while Postgres or the object store is unreachable."""
     component = missing_part(exc)
@@ -260,6 +253,10 @@ def unavailable(request: HttpRequest, exc: Exception) -> HttpResponse:
     response = error(503, "unavailable", f"The {component} cannot be reached. Try again.{limits}")
     response["Retry-After"] = "5"
     return response
+
+
+for failure in (*UNREACHABLE, errors.ObjectStoreDown):
+    api.exception_handler(failure)(unavailable)
 
 
 def missing_part(exc: BaseException) -> str:

@@ -116,39 +116,30 @@ TOOLS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpResult:
-    """The result of a message, and headers of the response for `config.longpoll`."""
-
-    result: dict[str, Any]
-    headers: Mapping[str, str] | None = None
-
-
 class MessageRefused(Exception):
-    """A message of the protocol that cannot be answered, and headers as those of McpResult."""
+    """A message of the protocol that cannot be answered."""
 
-    def __init__(
-        self, text: str, code: int = INVALID_PARAMS, headers: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, text: str, code: int = INVALID_PARAMS) -> None:
         super().__init__(text)
-        self.code, self.headers = code, headers
+        self.code = code
 
 
 class ProtocolServer(ABC):
-    """What every server of the protocol answers. Another has its tools and calls them."""
+    """What every server of the protocol answers to one message. Another has its tools and calls them."""
 
     instructions: str
     task_capability: Mapping[str, Any] | None = None  # of the newest version
+    headers: Mapping[str, str] | None = None  # of the response, for `config.longpoll`
 
     @abstractmethod
     def tools(self) -> list[dict[str, Any]]:
         """Describe the tools."""
 
     @abstractmethod
-    def call(self, request: HttpRequest, params: Params) -> McpResult:
+    def call(self, request: HttpRequest, params: Params) -> dict[str, Any]:
         """Call a tool."""
 
-    def answer(self, request: HttpRequest, method: object, params: Params) -> McpResult:
+    def answer(self, request: HttpRequest, method: object, params: Params) -> dict[str, Any]:
         """Answer a message. Raise MessageRefused, also for an unknown method."""
         match method:
             case "initialize":
@@ -157,18 +148,16 @@ class ProtocolServer(ABC):
                 capabilities: dict[str, Any] = {"tools": {}}
                 if self.task_capability and version == VERSIONS[0]:
                     capabilities["tasks"] = self.task_capability
-                return McpResult(
-                    result={
-                        "protocolVersion": version,
-                        "capabilities": capabilities,
-                        "serverInfo": {"name": "signoff", "version": "1"},
-                        "instructions": self.instructions,
-                    }
-                )
+                return {
+                    "protocolVersion": version,
+                    "capabilities": capabilities,
+                    "serverInfo": {"name": "signoff", "version": "1"},
+                    "instructions": self.instructions,
+                }
             case "ping":
-                return McpResult(result={})
+                return {}
             case "tools/list":
-                return McpResult(result={"tools": self.tools()})
+                return {"tools": self.tools()}
             case "tools/call":
                 return self.call(request, params)
             case _:
@@ -213,17 +202,13 @@ def respond(request: HttpRequest, connect: Callable[[Actor], ProtocolServer]) ->
         if "method" not in message or message_id is None:
             return HttpResponse(status=202)
         params = message.get("params")
-        answer = server.answer(
-            request, message["method"], params if isinstance(params, dict) else {}
-        )
+        params = params if isinstance(params, dict) else {}
+        document: dict[str, Any] = {"result": server.answer(request, message["method"], params)}
     except MessageRefused as exc:
         document = {"error": {"code": exc.code, "message": str(exc)}}
-        status, headers = 200 if message_id is not None else 400, exc.headers
-    else:
-        document, status, headers = {"result": answer.result}, 200, answer.headers
-    return JsonResponse(
-        {"jsonrpc": "2.0", "id": message_id, **document}, status=status, headers=headers
-    )
+    document |= {"jsonrpc": "2.0", "id": message_id}
+    status = 400 if message_id is None else 200
+    return JsonResponse(document, status=status, headers=server.headers)
 
 
 def _read(request: HttpRequest) -> dict[str, Any]:
@@ -260,7 +245,7 @@ class Signoff(ProtocolServer):
             if _is_offered(name)
         ]
 
-    def call(self, request: HttpRequest, params: Params) -> McpResult:
+    def call(self, request: HttpRequest, params: Params) -> dict[str, Any]:
         """Call an operation of the API."""
         name, arguments = read_call(params)
         tool = TOOLS.get(name)
@@ -275,8 +260,8 @@ class Signoff(ProtocolServer):
         response = _send(request, tool, arguments)
         text = response.content.decode()
         if response.status_code >= 400:
-            return McpResult(result=text_result(text, is_error=True))
-        return McpResult(result={**text_result(text), "structuredContent": json.loads(text)})
+            return text_result(text, is_error=True)
+        return {**text_result(text), "structuredContent": json.loads(text)}
 
 
 def text_result(*texts: str, is_error: bool = False) -> dict[str, Any]:

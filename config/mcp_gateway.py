@@ -26,7 +26,6 @@ from config.mcp import (
     ID,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
-    McpResult,
     MessageRefused,
     Params,
     ProtocolServer,
@@ -93,22 +92,22 @@ class Gateway(ProtocolServer):
         ]
         return [*accepted, _APPROVAL_RESULT]
 
-    def answer(self, request: HttpRequest, method: object, params: Params) -> McpResult:
+    def answer(self, request: HttpRequest, method: object, params: Params) -> dict[str, Any]:
         """Answer a message, or note that the client has the result of one."""
         collected = request.headers.get(longpoll.COLLECTED_HEADER.decode())
         try:
             if collected is not None:
                 gateway_calls.collect(gateway=self.name, run=_id(collected), actor=self.actor)
-                return McpResult(result={})
+                return {}
             match method:
                 case "tasks/get":
-                    return McpResult(result=self._task(_id(params.get("taskId"))))
+                    return self._task(_id(params.get("taskId")))
                 case "tasks/result":
                     return self._wait(_id(params.get("taskId")), is_task=True)
                 case "tasks/cancel":
                     run = _id(params.get("taskId"))
                     gateway_calls.cancel(gateway=self.name, run=run, actor=self.actor)
-                    return McpResult(result=self._task(run))
+                    return self._task(run)
                 case _:
                     return super().answer(request, method, params)
         except NotJson as exc:
@@ -116,7 +115,7 @@ class Gateway(ProtocolServer):
         except RequestError as exc:
             raise MessageRefused(exc.detail) from exc
 
-    def call(self, request: HttpRequest, params: Params) -> McpResult:
+    def call(self, request: HttpRequest, params: Params) -> dict[str, Any]:
         """Start the run of a call or find it, and answer with its result, its handle or its task."""
         name, arguments = read_call(params)
         is_task = params.get("task") is not None
@@ -129,32 +128,26 @@ class Gateway(ProtocolServer):
             code = METHOD_NOT_FOUND if name == APPROVAL_RESULT else INVALID_PARAMS
             raise MessageRefused("there is no such tool, or it has no tasks", code)
         run = gateway_calls.ask(gateway=self.name, tool=name, arguments=arguments, actor=self.actor)
-        return McpResult(result={"task": self._task(run)}) if is_task else self._wait(run)
+        return {"task": self._task(run)} if is_task else self._wait(run)
 
-    def _read(self, run: UUID) -> GatewayCall:
-        return gateway_calls.read(gateway=self.name, run=run, actor=self.actor)
-
-    def _wait(self, run: UUID, *, is_task: bool = False) -> McpResult:
+    def _wait(self, run: UUID, *, is_task: bool = False) -> dict[str, Any]:
         """Answer with the result; `config.longpoll` waits for it by the headers."""
-        call = self._read(run)
+        call = gateway_calls.read(gateway=self.name, run=run, actor=self.actor)
         wait = "met" if call.ended else f"unmet; {settings.SIGNOFF_GATEWAY_SECONDS:.0f}s"
-        fields = {
-            longpoll.HEADER: wait,
-            longpoll.PERSON_HEADER: self.actor.person,
-            longpoll.RUN_HEADER: str(run),
+        self.headers = {
+            longpoll.HEADER.decode(): wait,
+            longpoll.PERSON_HEADER.decode(): self.actor.person,
+            longpoll.RUN_HEADER.decode(): str(run),
         }
-        headers = {name.decode(): text for name, text in fields.items()}
         if is_task and not call.ended:  # an answer would be taken for the result
-            raise MessageRefused("the task has not ended: ask again", NOT_ENDED, headers)
-        result = _result_of(call)
-        if is_task:
-            related = {"io.modelcontextprotocol/related-task": {"taskId": str(run)}}
-            result = {**result, "_meta": related}
-        return McpResult(result=result, headers=headers)
+            raise MessageRefused("the task has not ended: ask again", NOT_ENDED)
+        related = {"io.modelcontextprotocol/related-task": {"taskId": str(run)}}
+        return {**_result_of(call), **({"_meta": related} if is_task else {})}
 
     def _task(self, run: UUID) -> dict[str, Any]:
         """Describe a call as a task. Its `ttl` is a least time, since rules of retention begin at the end of a run."""
-        call, rules = self._read(run), (*settings.SIGNOFF_RETENTION, *settings.SIGNOFF_ARCHIVE)
+        call = gateway_calls.read(gateway=self.name, run=run, actor=self.actor)
+        rules = (*settings.SIGNOFF_RETENTION, *settings.SIGNOFF_ARCHIVE)
         days = [rule.days for rule in rules if rule.days and rule.agent in (None, self.name)]
         status, message = _state_of(call)
         return {

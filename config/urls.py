@@ -2,8 +2,6 @@
 
 import sys
 
-import psycopg
-from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
@@ -14,6 +12,7 @@ from config import api, mcp, mcp_gateway
 from config.metrics import metrics
 from runtime.errors import ObjectStoreDown
 from runtime.reads.time_limits import TooLong
+from runtime.store.pool import UNREACHABLE
 from runtime.web.requests import layout_of
 
 urlpatterns = [
@@ -42,8 +41,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 def broken(request: HttpRequest) -> HttpResponse:
     """Answer an unexpected error. The page hides the cause and tells whether to try again."""
     fault = sys.exc_info()[1]
-    postgres = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
-    if isinstance(fault, (*postgres, ObjectStoreDown)):
+    if isinstance(fault, (*UNREACHABLE, ObjectStoreDown)):
         if _is_api(request):
             return api.unavailable(request, fault)
         page = render_to_string("503.html", {"missing": api.missing_part(fault)})

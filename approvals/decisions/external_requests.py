@@ -50,7 +50,6 @@ LONGEST = timedelta(days=30)  # in which people may decide
 # Requests of an instance whose runs have not ended; a few more if they come at once.
 MAX_OPEN = 1000
 CREATE, CONSUME, OUTCOME = "aap_create", "aap_consume", "aap_outcome"  # failpoints
-FIELDS = ("tool", "server", "agent_reasoning", "arguments", "context", "timeout")
 
 _CANCELLED = "The agent outside that asked has cancelled its request."
 _ENDED = "The agent outside that asked was ended."
@@ -158,9 +157,7 @@ def ask(
             instances.announce(instance, [started.run], deadline)
             failpoints.hit("written", CREATE, 0)
     except BusinessKeyConflict:  # the same request was sent twice at once
-        earlier = _find_earlier(owner, business_key, submitted)
-        assert earlier is not None  # runs are never deleted
-        return read(instance=instance, request=earlier), False
+        return ask(instance=instance, key=key, submitted=submitted, timeout=timeout)
     failpoints.hit("committed", CREATE, 0)
     instances.record_request(instance, external_call.framework(run_input))
     return read(instance=instance, request=started.run), True

@@ -209,6 +209,9 @@ class Instance(SecretRow):
     deleted_at = models.DateTimeField(null=True)
     last_request_at = models.DateTimeField(null=True)
     framework = models.TextField(db_default="")  # that of its last request, as it says
+    # Of a list: the requests that have not ended; `active`, `ended`, `owner disabled`, or `not signed`
+    open_requests: int
+    state: str
 
     class Meta:
         constraints = (

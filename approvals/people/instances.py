@@ -6,7 +6,6 @@ Sending a provisioning again with its key gives the same instance and credential
 The webhook of an instance is told of each request that ends. It is verified before it is stored.
 """
 
-import base64
 import json
 import secrets
 from collections.abc import Iterable
@@ -44,7 +43,6 @@ from runtime.keyring import sealing
 from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.reads.filters import terms
-from runtime.triggers.signatures import PREFIX
 
 _KEPT = timedelta(days=7)  # a credential, for a repeated provisioning
 _REQUEST_GRAIN = timedelta(minutes=1)  # a busy instance would otherwise write its row each time
@@ -53,7 +51,6 @@ MAX_INSTANCES = 100  # instances on one page; a search finds the others
 MAX_TOKENS = 100
 RESOLVED = "request.resolved"  # the kind of a message
 VERIFICATION = "webhook.verification"
-KEY_BYTES = 32
 _NAMES = UUID("6f1f5a0e-5f0b-4d0e-9a53-0b8f3e3c9d41")  # of the ids of messages
 
 
@@ -78,27 +75,10 @@ class InstanceView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceRow:
-    """An instance. `framework` is that of its last request, as it says; `open_requests` are those that have not ended.
-
-    `state` is `active`, `ended`, `owner disabled`, or `not signed` for a row that another program wrote.
-    """
-
-    id: UUID
-    name: str
-    owner: str
-    created_at: datetime
-    last_request_at: datetime | None
-    framework: str
-    open_requests: int
-    state: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstancePage:
     """Instances, those that ended last; `omitted` is the number of further matches."""
 
-    items: tuple[InstanceRow, ...]
+    items: tuple[Instance, ...]
     omitted: int
 
 
@@ -211,15 +191,13 @@ def list_page(search: str = "") -> InstancePage:
     matches = Instance.objects.filter(condition)
     ordered = matches.order_by(F("deleted_at").desc(nulls_first=True), "-created_at", "id")
     rows = list(ordered.select_related("owner")[:MAX_INSTANCES])
-    counts = _open_requests(rows)
     omitted = matches.count() - len(rows) if len(rows) == MAX_INSTANCES else 0
-    return InstancePage(items=tuple(_row(row, counts) for row in rows), omitted=omitted)
+    return InstancePage(items=_described(rows), omitted=omitted)
 
 
-def read_row(instance: UUID) -> InstanceRow:
+def read_row(instance: UUID) -> Instance:
     """Return one instance. Raise UnknownInstance."""
-    row = _read(instance, None, deleted=True)
-    return _row(row, _open_requests([row]))
+    return _described([_read(instance, None, deleted=True)])[0]
 
 
 def provisioner_tokens() -> list[Token]:
@@ -377,15 +355,6 @@ def _check_name(name: str | None) -> None:
         raise InvalidInput("name", f"must have 1 to {MAX_NAME} characters")
 
 
-def is_secret(text: str) -> bool:
-    """Tell whether this is a secret of Standard Webhooks with exactly 32 bytes."""
-    try:
-        key = base64.b64decode(text.removeprefix(PREFIX), validate=True)
-    except ValueError:
-        return False
-    return len(key) == KEY_BYTES and text == PREFIX + base64.b64encode(key).decode()
-
-
 def put_webhook(instance: Instance, target: Webhook | None) -> None:
     """Store, replace or remove the webhook of a locked instance.
 
@@ -447,28 +416,18 @@ def announce(instance: Instance, requests: Iterable[UUID], at: datetime) -> None
     )
 
 
-def _open_requests(rows: Iterable[Instance]) -> dict[str, int]:
-    ids = [str(row.id) for row in rows]
-    open_runs: Any = Run.objects.filter(
-        agent=external_call.AGENT, token__in=ids, ended_at=None
-    ).order_by()
-    return dict(open_runs.values_list("token").annotate(count=Count("id")))
-
-
-def _row(row: Instance, counts: dict[str, int]) -> InstanceRow:
-    if row.deleted_at is not None:
-        state = "ended"
-    elif not signed_rows.is_valid(row):
-        state = "not signed"
-    else:
-        state = "active" if row.owner.is_active else "owner disabled"
-    return InstanceRow(
-        id=row.id,
-        name=row.name,
-        owner=row.owner.get_username(),
-        created_at=row.created_at,
-        last_request_at=row.last_request_at,
-        framework=row.framework,
-        open_requests=counts.get(str(row.id), 0),
-        state=state,
-    )
+def _described(rows: list[Instance]) -> tuple[Instance, ...]:
+    """Fill in the state of each row, and how many of its requests have not ended."""
+    runs: Any = Run.objects.filter(agent=external_call.AGENT, ended_at=None)
+    tokens_of_rows = [str(row.id) for row in rows]
+    open_runs = runs.filter(token__in=tokens_of_rows).order_by().values_list("token")
+    counts = dict(open_runs.annotate(count=Count("id")))
+    for row in rows:
+        row.open_requests = counts.get(str(row.id), 0)
+        if row.deleted_at is not None:
+            row.state = "ended"
+        elif not signed_rows.is_valid(row):
+            row.state = "not signed"
+        else:
+            row.state = "active" if row.owner.is_active else "owner disabled"
+    return tuple(rows)

@@ -8,7 +8,8 @@ import functools
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
@@ -100,20 +101,6 @@ class _Connection(ABC):
                 raise NoAnswer(f"the server {problem}")
             await self._sleep(wait)
             pause = min(2 * pause, longest)
-
-    async def _next_entries(
-        self, run: UUID | str, after: int
-    ) -> tuple[list[routes.JournalEntry], bool]:
-        """Return the entries after a position, and whether the run has ended and these are the last.
-
-        Without an entry it sleeps before it returns. The run is read before its entries, or the last are missed.
-        """
-        state = await self._send(routes.READ_RUN, id=run)
-        page = await self._send(routes.READ_JOURNAL, id=run, limit=_PAGE, cursor=after)
-        is_last = state.ended_at is not None and page.next is None
-        if not page.items and not is_last:
-            await self._sleep(POLL_SECONDS)
-        return page.items, is_last
 
 
 class AsyncSignoff(_Connection):
@@ -223,12 +210,17 @@ class AsyncSignoff(_Connection):
 
     async def tail(self, run: UUID | str, *, after: int = 0) -> AsyncIterator[routes.JournalEntry]:
         """Yield the entries of a run as they come, until it ends."""
-        is_last = False
-        while not is_last:
-            entries, is_last = await self._next_entries(run, after)
-            for entry in entries:
+        while True:
+            # Read before its entries, or the last are missed.
+            state = await self._send(routes.READ_RUN, id=run)
+            page = await self._send(routes.READ_JOURNAL, id=run, limit=_PAGE, cursor=after)
+            for entry in page.items:
                 yield entry
-            after = entries[-1].position if entries else after
+                after = entry.position
+            if state.ended_at is not None and page.next is None:
+                return
+            if not page.items:
+                await self._sleep(POLL_SECONDS)
 
 
 def _blocking(
@@ -243,10 +235,10 @@ def _blocking(
     return act
 
 
-def _result_of(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends."""
+def _result_of(awaitable: Awaitable[T]) -> T:
+    """Run what never suspends."""
     try:
-        coroutine.send(None)
+        next(awaitable.__await__())
     except StopIteration as end:
         result: T = end.value
         return result
@@ -291,11 +283,10 @@ class Signoff(_Connection):
 
     def tail(self, run: UUID | str, *, after: int = 0) -> Iterator[routes.JournalEntry]:
         """Yield the entries of a run as they come, until it ends."""
-        is_last = False
-        while not is_last:
-            entries, is_last = _result_of(self._next_entries(run, after))
-            yield from entries
-            after = entries[-1].position if entries else after
+        entries = AsyncSignoff.tail(cast("AsyncSignoff", self), run, after=after)
+        with suppress(StopAsyncIteration):
+            while True:
+                yield _result_of(anext(entries))
 
 
 def _read(route: routes.Route[T], path: str, response: httpx2.Response) -> T:

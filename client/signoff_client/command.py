@@ -22,7 +22,13 @@ from signoff_client.errors import NotApproved, NotInTime, NotThere, RunNotComple
 from signoff_client.routes import Approval, Run
 
 TOKEN = "SIGNOFF_TOKEN"  # noqa: S105 - the name of a variable
-REFUSED, USAGE, NO_RESULT, NOT_IN_TIME = 1, 2, 3, 4
+USAGE = 2
+STATUSES: dict[type[Exception], int] = {
+    RunNotCompleted: 3,
+    NotInTime: 4,
+    SignoffError: 1,
+    ValueError: USAGE,
+}
 NOT_APPROVED = {"denied": 120, "expired": 121, "cancelled": 121, "consumed": 121}
 NO_DECISION = 122
 
@@ -242,14 +248,8 @@ def main() -> None:
         app(prog_name="signoff")
     except NotApproved as exc:
         stop(str(exc), NOT_APPROVED.get(exc.status, NO_DECISION))
-    except RunNotCompleted as exc:
-        stop(str(exc), NO_RESULT)
-    except NotInTime as exc:
-        stop(str(exc), NOT_IN_TIME)
-    except SignoffError as exc:
-        stop(str(exc), REFUSED)
-    except ValueError as exc:
-        stop(str(exc), USAGE)
+    except tuple(STATUSES) as exc:
+        stop(str(exc), next(STATUSES[kind] for kind in STATUSES if isinstance(exc, kind)))
 
 
 def open_client(context: typer.Context) -> Signoff:

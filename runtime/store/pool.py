@@ -47,7 +47,8 @@ MAX_PREPARED = 100  # of the frequent statements, on each connection
 _PLACEHOLDER = re.compile(r"%(?:\((\w+)\)s|%)")
 _numbers = count()
 
-_DJANGOS = OperationalError | InterfaceError
+# Postgres cannot be reached. The engine runs statements without Django, so psycopg's own errors arrive too.
+UNREACHABLE = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
 # Classes of SQLSTATE: connection, state of the transaction (read-only), lost prepared statement, login,
 # no such database, rollback, resources, object in use, operator intervention, error of the system.
 _PASSING = frozenset({"08", "25", "26", "28", "3D", "40", "53", "55", "57", "58"})
@@ -141,9 +142,7 @@ def is_passing(exc: BaseException) -> bool:
     error = exc if isinstance(exc, psycopg.Error) else exc.__cause__
     state = error.sqlstate if isinstance(error, psycopg.Error) else None
     if state is None:
-        return isinstance(
-            error or exc, psycopg.OperationalError | psycopg.InterfaceError | _DJANGOS
-        )
+        return isinstance(error or exc, UNREACHABLE)
     return state[:2] in _PASSING
 
 

@@ -14,9 +14,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-import psycopg
 from django.core.exceptions import RequestDataTooBig
-from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path, re_path
 from django.views.decorators.csrf import csrf_exempt
@@ -26,11 +24,12 @@ from approvals.decisions import external_requests
 from approvals.errors import NotReady, ProtocolRefusal
 from approvals.outbox.webhook import InvalidUrl
 from approvals.people import instances, tokens
-from approvals.people.instances import InstanceFields, InstanceView, Webhook, is_secret
+from approvals.people.instances import InstanceFields, InstanceView, Webhook
 from runtime.core.values import json_values
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import Submitted
 from runtime.errors import Forbidden, InvalidInput, KeyMissing, RequestError, Tampered
+from runtime.store.pool import UNREACHABLE
 from runtime.web.api.runs import PERSON_HEADER, WAIT_HEADER
 
 log = logging.getLogger(__name__)
@@ -39,9 +38,8 @@ MAX_WAIT_SECONDS = 30
 RETRY_SECONDS = 60  # after which an instance with too many requests may ask again
 READY_SECONDS = 10  # in which a run receives its decision, unless no worker is free
 _BEARER = re.compile(r"[Bb]earer ([^\s]+)")
-_DURATION = re.compile(r"([1-9][0-9]*)(s|m|h)")
+_DURATION = re.compile(r"([1-9][0-9]{0,8})[0-9]*([smh])")  # more digits are too long anyway
 _UNITS = {"s": 1, "m": 60, "h": 3600}
-_LONGEST_NUMBER = 9  # digits of a duration; any longer one is too long anyway
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _TYPES = {
     401: "authentication",
@@ -52,10 +50,12 @@ _TYPES = {
     500: "internal",
     503: "dependency",
 }  # all others are `invalid_request`
-_DELIVERY = {"type", "url", "registration_id", "signing_secret"}
+_NOT_EMPTY = re.compile("(?s).+")
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_BYTES = re.compile(r"whsec_[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=")  # 32, in base64
 
 View = Callable[..., HttpResponse]
+Readers = Mapping[str, Callable[[Any, str], Any]]  # of the values, with the names of their fields
 
 
 class WireError(Exception):
@@ -86,16 +86,11 @@ class WireCall:
             raise WireError(message, code="invalid_idempotency_key")
         return key
 
-    def fields(self, *names: str, required: tuple[str, ...] = ()) -> dict[str, Submitted]:
-        """Return the fields of the body. Raise WireError naming one that is unknown or missing."""
+    def read(self, readers: Readers, *required: str) -> tuple[dict[str, Any], dict[str, Submitted]]:
+        """Return the values of the body, and its fields as they were sent. Raise WireError as `_read_fields` does."""
         fields = json_values.read_object(self.request.body)
-        for name in fields:
-            if name not in names:
-                raise WireError("This field is not known.", name, code="unknown_field")
-        for name in required:
-            if name not in fields:
-                raise WireError("This field is required.", name, code="missing_field")
-        return fields
+        values = {name: field.value for name, field in fields.items()}
+        return _read_fields(values, readers, *required), fields
 
 
 def _view(require: Callable[[WireCall], None] | None = None, **methods: Any) -> View:
@@ -134,21 +129,18 @@ def _authenticate(request: HttpRequest) -> WireCall:
     instance = instances.authenticate(plain)
     actor = tokens.authenticate(plain) if instance is None else None
     if instance is None and actor is None:
-        message = "Send a valid bearer credential."
-        raise WireError(message, code="invalid_credential", status=401)
+        raise WireError("Send a valid credential.", code="invalid_credential", status=401)
     return WireCall(request=request, instance=instance, actor=actor)
 
 
 def _require_instance(call: WireCall) -> None:
     if call.instance is None:
-        message = "Only the credential of an instance may."
-        raise WireError(message, code="wrong_credential", status=403)
+        raise WireError("Only an instance may do this.", code="wrong_credential", status=403)
 
 
 def _require_provisioner(call: WireCall) -> None:
     if call.actor is None:
-        message = "Only the token of a provisioner may."
-        raise WireError(message, code="wrong_credential", status=403)
+        raise WireError("Only a provisioner may do this.", code="wrong_credential", status=403)
     instances.require_provisioner(call.actor)
 
 
@@ -157,33 +149,22 @@ def _require_provisioner(call: WireCall) -> None:
 
 def _create(call: WireCall) -> HttpResponse:
     key = call.key()
-    fields = call.fields(*external_requests.FIELDS, required=("tool", "arguments", "timeout"))
-    for name in ("tool", "server", "agent_reasoning", "timeout"):
-        _text(fields, name, may_be_empty=name == "agent_reasoning")
-    for name in ("arguments", "context"):
-        if name in fields and not isinstance(fields[name].value, dict):
-            raise WireError("This must be an object.", name)
+    values, fields = call.read(_REQUEST, "tool", "arguments", "timeout")
     external, is_new = external_requests.ask(
-        instance=call.instance,
-        key=key,
-        submitted=fields,
-        timeout=_duration(fields["timeout"].value, "timeout"),
+        instance=call.instance, key=key, submitted=fields, timeout=values["timeout"]
     )
     return _answer(_resource(external), 201 if is_new else 200)
 
 
 def _read(call: WireCall, id: UUID) -> HttpResponse:
-    unknown = set(call.request.GET) - {"wait"}
-    if unknown:
+    if unknown := call.request.GET.keys() - {"wait"}:
         raise WireError("This is not known.", min(unknown), code="unknown_parameter")
     wait = call.request.GET.get("wait")
-    seconds = 0.0
-    if wait is not None:
-        seconds = min(_duration(wait, "wait").total_seconds(), MAX_WAIT_SECONDS)
+    seconds = 0.0 if wait is None else _duration(wait, "wait").total_seconds()
     external = external_requests.read(instance=call.instance, request=id)
     response = _answer(_resource(external))
     if external.state.status is external_requests.RequestStatus.PENDING and seconds:
-        _hold(response, call.instance.id, seconds)
+        _hold(response, call.instance.id, min(seconds, MAX_WAIT_SECONDS))
     return response
 
 
@@ -194,18 +175,17 @@ def _cancel(call: WireCall, id: UUID) -> HttpResponse:
 def _consume(call: WireCall, id: UUID) -> HttpResponse:
     key = call.key()
     if call.request.body:
-        call.fields()
+        call.read({})
     return _answer(_resource(external_requests.use(instance=call.instance, request=id, key=key)))
 
 
 def _report(call: WireCall, id: UUID) -> HttpResponse:
-    fields = call.fields("status", "note", required=("status",))
-    status = fields["status"].value
-    if status not in ("succeeded", "failed"):
-        raise WireError("This must be succeeded or failed.", "status")
-    note = _text(fields, "note")
+    values, _ = call.read(_OUTCOME, "status")
     external = external_requests.report(
-        instance=call.instance, request=id, succeeded=status == "succeeded", note=note
+        instance=call.instance,
+        request=id,
+        succeeded=values["status"] == "succeeded",
+        note=values.get("note"),
     )
     return _answer(_resource(external))
 
@@ -231,15 +211,13 @@ def _change(call: WireCall, id: UUID) -> HttpResponse:
 def _instance_fields(call: WireCall, *, is_change: bool = False) -> InstanceFields:
     """Return the fields of the body. A change has one at least, and a null removes the webhook."""
     key = call.key()
-    fields = call.fields("instance_name", "delivery")
+    values, fields = call.read(_CHANGE if is_change else _INSTANCE)
     if is_change and not fields:
         raise WireError("Send at least one field.", "instance_name", code="missing_field")
-    delivery = fields.get("delivery")
-    is_removed = is_change and delivery is not None and delivery.value is None
     return InstanceFields(
-        webhook=None if delivery is None or is_removed else _webhook(delivery.value),
-        keeps_webhook=delivery is None,
-        name=_text(fields, "instance_name"),
+        webhook=values.get("delivery"),
+        keeps_webhook="delivery" not in fields,
+        name=values.get("instance_name"),
         key=key,
         fingerprint=json_values.fingerprint(fields),
     )
@@ -250,80 +228,105 @@ def _delete(call: WireCall, id: UUID) -> HttpResponse:
     return HttpResponse(status=204)
 
 
-def _webhook(delivery: object) -> Webhook:
-    """Return the webhook of a `delivery`. Raise WireError."""
-    if not isinstance(delivery, dict):
-        raise WireError("This must be an object.", "delivery")
-    if delivery.get("type") != "webhook":
-        message = "The type must be webhook."
-        raise WireError(message, "delivery.type", code="unsupported_delivery_type")
-    if delivery.keys() != _DELIVERY:
-        name = min(delivery.keys() ^ _DELIVERY)
-        code = "missing_field" if name in _DELIVERY else "unknown_field"
-        message = f"Send exactly {', '.join(sorted(_DELIVERY))}."
-        raise WireError(message, f"delivery.{name}", code=code)
-    url, registration, secret = (
-        delivery[name] for name in ("url", "registration_id", "signing_secret")
-    )
-    if not isinstance(url, str):
-        raise WireError("This must be text.", "delivery.url", code="invalid_webhook_url")
-    if not isinstance(registration, str) or not _UUID.fullmatch(registration):
-        raise WireError("This must be a UUID.", "delivery.registration_id")
-    if not isinstance(secret, str) or not is_secret(secret):
-        message = "This must be whsec_ and the base64 of 32 bytes."
-        raise WireError(message, "delivery.signing_secret")
-    return Webhook(url=url, registration_id=registration, secret=secret)
-
-
 # Values
 
 
-def _text(fields: Mapping[str, Submitted], name: str, *, may_be_empty: bool = False) -> str | None:
-    """Return a text, None if it was not sent."""
-    if name not in fields:
-        return None
-    value = fields[name].value
-    if not isinstance(value, str) or not (value or may_be_empty):
-        raise WireError("This must be text that is not empty.", name)
+def _read_fields(
+    fields: Mapping[str, Any], readers: Readers, *required: str, within: str = ""
+) -> dict[str, Any]:
+    """Return the values of the fields. Raise WireError naming one that is unknown, missing or wrong."""
+    for name in fields:
+        if name not in readers:
+            raise WireError("This field is not known.", within + name, code="unknown_field")
+    for name in required:
+        if name not in fields:
+            raise WireError("This field is required.", within + name, code="missing_field")
+    return {name: readers[name](value, within + name) for name, value in fields.items()}
+
+
+def _text(
+    value: Any, name: str, form: re.Pattern[str] = _NOT_EMPTY, words: str = "text that is not empty"
+) -> Any:
+    if not isinstance(value, str) or not form.fullmatch(value):
+        raise WireError(f"This must be {words}.", name)
     return value
 
 
-def _duration(value: object, name: str) -> timedelta:
+def _object(value: Any, name: str) -> Any:
+    if not isinstance(value, dict):
+        raise WireError("This must be an object.", name)
+    return value
+
+
+def _duration(value: Any, name: str) -> timedelta:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise WireError("This must be a duration such as 90s, 10m or 2h.", name)
-    return timedelta(seconds=int(match[1][:_LONGEST_NUMBER]) * _UNITS[match[2]])
+    return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+
+
+def _delivery(value: Any, name: str) -> Webhook:
+    if _object(value, name).get("type") != "webhook":
+        message = "The type must be webhook."
+        raise WireError(message, f"{name}.type", code="unsupported_delivery_type")
+    values = _read_fields(value, _DELIVERY, *_DELIVERY, within=f"{name}.")
+    url, registration_id = values["url"], values["registration_id"]
+    return Webhook(url=url, registration_id=registration_id, secret=values["signing_secret"])
+
+
+_REQUEST: Readers = {
+    **dict.fromkeys(("tool", "server"), _text),
+    **dict.fromkeys(("arguments", "context"), _object),
+    "agent_reasoning": partial(_text, form=re.compile("(?s).*"), words="text"),
+    "timeout": _duration,
+}
+_OUTCOME: Readers = {
+    "status": partial(_text, form=re.compile("succeeded|failed"), words="succeeded or failed"),
+    "note": _text,
+}
+_DELIVERY: Readers = {
+    "type": _text,
+    "url": lambda value, name: str(value),  # another value is no URL
+    "registration_id": partial(_text, form=_UUID, words="a UUID"),
+    "signing_secret": partial(_text, form=_BYTES, words="whsec_ and the base64 of 32 bytes"),
+}
+_CHANGE: Readers = {
+    "instance_name": _text,
+    "delivery": lambda value, name: None if value is None else _delivery(value, name),
+}
+_INSTANCE: Readers = {**_CHANGE, "delivery": _delivery}
 
 
 def _resource(external: external_requests.ExternalRequest) -> str:
     """Write a request. Its submitted fields have the text in which they came."""
-    fields = {
+    fields: dict[str, Any] = {
         "id": str(external.id),
         "status": external.state.status,
         "created_at": to_wire(external.created_at),
         "deadline_at": to_wire(external.deadline),
     }
-    texts = {name: json.dumps(value) for name, value in fields.items()}
-    texts |= external.input["submitted"]
     state, use = external.state, external.use
     if state.at is not None:
-        decision = {"status": str(state.status), "decided_at": to_wire(state.at)}
-        if state.note:
-            decision["note"] = state.note
-        if state.status is external_requests.RequestStatus.APPROVED:
-            decision["expires_at"] = to_wire(external.usable_until)
-        texts["decision"] = json.dumps(decision)
+        is_approved = state.status is external_requests.RequestStatus.APPROVED
+        fields["decision"] = _filled(
+            status=state.status,
+            decided_at=to_wire(state.at),
+            note=state.note,
+            expires_at=to_wire(external.usable_until) if is_approved else None,
+        )
     if use is not None:
-        consumption: dict[str, Any] = {"consumed_at": to_wire(use.used_at)}
-        if use.outcome is not None and use.reported_at is not None:
-            consumption["outcome"] = {
-                "status": use.outcome,
-                "reported_at": to_wire(use.reported_at),
-                **({} if use.note is None else {"note": use.note}),
-            }
-        texts["consumption"] = json.dumps(consumption)
+        at = use.reported_at and to_wire(use.reported_at)
+        outcome = at and _filled(status=use.outcome, reported_at=at, note=use.note)
+        fields["consumption"] = _filled(consumed_at=to_wire(use.used_at), outcome=outcome)
+    texts = {name: json.dumps(value) for name, value in fields.items()}
+    texts |= external.input["submitted"]
     parts = ",".join(f'"{name}":{text}' for name, text in texts.items())
     return f"{{{parts}}}"
+
+
+def _filled(**fields: Any) -> dict[str, Any]:
+    """Return the fields that have a value: the protocol has no null."""
+    return {name: value for name, value in fields.items() if value}
 
 
 def _instance(view: InstanceView) -> dict[str, Any]:
@@ -349,13 +352,13 @@ def _answer(body: str, status: int = 200) -> HttpResponse:
 
 def _refusal(exc: Exception, request_id: str) -> HttpResponse:
     error = _wire_error(exc)
-    document = {
-        "type": _TYPES.get(error.status, "invalid_request"),
-        "code": error.code,
-        "message": str(error),
-        "request_id": request_id,
-        **({"param": error.param} if error.param else {}),
-    }
+    document = _filled(
+        type=_TYPES.get(error.status, "invalid_request"),
+        code=error.code,
+        message=str(error),
+        request_id=request_id,
+        param=error.param,
+    )
     response = _answer(json.dumps({"error": document}), error.status)
     if error.status == 401:
         response["WWW-Authenticate"] = "Bearer"
@@ -375,9 +378,7 @@ def _wire_error(exc: Exception) -> WireError:
         case NotJson():
             return WireError(exc.detail, exc.field.partition(".")[0])
         case InvalidInput():
-            return WireError(
-                exc.detail, "instance_name" if exc.field == "name" else exc.field or ""
-            )
+            return WireError(exc.detail, {"name": "instance_name"}.get(exc.field, exc.field) or "")
         case RequestDataTooBig():
             return WireError("The body is too large.", code="too_large", status=413)
         case Forbidden():
@@ -387,12 +388,7 @@ def _wire_error(exc: Exception) -> WireError:
         case Tampered() | KeyMissing():
             message = "The stored data cannot be verified."
             return WireError(message, code="not_approved", status=409)
-        case (
-            OperationalError()
-            | InterfaceError()
-            | psycopg.OperationalError()
-            | psycopg.InterfaceError()
-        ):
+        case _ if isinstance(exc, UNREACHABLE):
             message = "The database cannot be reached. Try again."
             return WireError(message, code="unavailable", status=503)
         case _:

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from typing import Annotated, Any
+from uuid import UUID
 
 from ninja import Field, Router, Schema
 from pydantic import WithJsonSchema
@@ -9,7 +10,7 @@ from pydantic import WithJsonSchema
 from approvals.decisions import external_requests
 from approvals.errors import UnknownInstance
 from approvals.people import instances, tokens
-from approvals.people.instances import InstancePage, InstanceRow, InstanceView
+from approvals.people.instances import InstancePage, InstanceView
 from approvals.web.api.requests import id_of
 from runtime.errors import InvalidInput
 from runtime.web.requests import Authenticated, Body
@@ -21,12 +22,20 @@ _NAME = {"type": "string", "minLength": 1, "maxLength": instances.MAX_NAME}
 _DAYS = {"type": ["integer", "null"], "minimum": 1, "maximum": tokens.MAX_DAYS}
 
 
-@fields_of(InstanceRow)
 class InstanceOut(Schema):
     """An instance of an agent outside. It says itself which `framework` it is.
 
     `state` is `active`, `ended`, `owner disabled`, or `not signed` for a row that another program wrote.
     """
+
+    id: UUID
+    name: str
+    owner: str = Field(alias="owner.username")
+    created_at: datetime
+    last_request_at: datetime | None
+    framework: str
+    open_requests: int
+    state: str
 
 
 class InstancesOut(Schema):
