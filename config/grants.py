@@ -82,8 +82,6 @@ TABLES = {
     "approvals_noticechannel": (ALL, "SELECT, UPDATE"),
     "approvals_sentnotice": (ALL, ALL),
     "approvals_noticetimes": (ALL, READ),
-    "approvals_mailpreference": (READ, READ),  # of the release before
-    "approvals_sentmail": (READ, READ),
     "approvals_versiondecision": (ADD, READ),
     "approvals_versionwithdrawal": (ADD, READ),
     "django_session": (ALL, NOTHING),

@@ -1,12 +1,13 @@
-"""The tables of approvals, and the triggers that refuse changes of signed rows."""
+"""The tables of approvals, the triggers that refuse changes of signed rows, and those that tell of events."""
 
 import uuid
+from typing import Any
 
-import django.contrib.postgres.fields
-import django.contrib.postgres.indexes
-import django.db.models.deletion
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import migrations, models
+from django.db.models.functions import Lower
 
 APPEND_ONLY = "\n".join(
     f"""
@@ -19,6 +20,7 @@ CREATE TRIGGER approvals_{table}_append_only
         "allowanceact",
         "assignment",
         "auditentry",
+        "mappingact",
         "policyact",
         "promptact",
         "versiondecision",
@@ -118,104 +120,221 @@ CREATE TRIGGER approvals_approvaluse_once
     FOR EACH ROW EXECUTE FUNCTION approvals_approvaluse_keep();
 """
 
+ENDS_ONCE = """
+CREATE FUNCTION approvals_secondfactor_keep() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    -- A deleted row has no NEW, so this refuses it too. A counter that fell would let a code be used again.
+    IF (NEW.id, NEW.person_id, NEW.kind, NEW.name, NEW.secret, NEW.created_at)
+        IS DISTINCT FROM (OLD.id, OLD.person_id, OLD.kind, OLD.name, OLD.secret, OLD.created_at)
+        OR NEW.counter < OLD.counter
+        OR (OLD.ended_at IS NOT NULL AND NEW.ended_at IS DISTINCT FROM OLD.ended_at) THEN
+        RAISE EXCEPTION 'second factors end once' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER approvals_secondfactor_ends_once
+    BEFORE UPDATE OR DELETE ON approvals_secondfactor
+    FOR EACH ROW EXECUTE FUNCTION approvals_secondfactor_keep();
+"""
+
+NOTICES = """
+CREATE FUNCTION approvals_approval_notify() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO approvals_outboxmessage (id, kind, destination, lane, subject, next_at)
+    SELECT gen_random_uuid(), 'notice', NEW.id::text, 'notices', 'notice ' || NEW.id, clock_timestamp()
+    WHERE EXISTS (SELECT FROM approvals_noticechannel);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER approvals_approval_noticed AFTER INSERT ON approvals_approval
+    FOR EACH ROW WHEN (NEW.status = 'pending') EXECUTE FUNCTION approvals_approval_notify();
+"""
+
+EVENTS = """
+CREATE OR REPLACE FUNCTION signoff_tell(
+    event text, run uuid, event_at timestamptz, tells_at timestamptz, data jsonb)
+    RETURNS void LANGUAGE sql AS $$
+    INSERT INTO approvals_outboxmessage
+        (id, kind, destination, lane, subject, body, occurred_at, next_at, gives_up_at)
+    SELECT gen_random_uuid(), event, s.id::text, 'subscription ' || s.id, s.id || ' ' || run,
+        json_build_object('type', event,
+            'timestamp', to_char(event_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+            'data', CASE WHEN s.with_arguments THEN data ELSE data - 'arguments' END)::text,
+        event_at, tells_at, event_at + interval '3 days'
+    FROM approvals_subscription s
+    WHERE s.paused_at IS NULL AND event = ANY (s.events)
+        AND s.agent IN ('', data ->> 'agent') AND s.tool IN ('', data ->> 'tool')
+        AND (s.risk = '' OR array_position(ARRAY['low', 'medium', 'high'], s.risk)
+            <= array_position(ARRAY['low', 'medium', 'high'], data ->> 'risk'))
+$$;
+
+CREATE OR REPLACE FUNCTION approvals_approval_tell() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    event text := 'approval.' || CASE WHEN NEW.status IN ('expired', 'cancelled') THEN NEW.status
+        WHEN NEW.status = 'pending' THEN 'requested' ELSE 'decided' END;
+    proposed text := coalesce(NEW.edited, NEW.args);
+    arguments jsonb;
+BEGIN
+    IF NOT EXISTS (SELECT FROM approvals_subscription) THEN
+        RETURN NULL;
+    END IF;
+    IF TG_OP = 'UPDATE' AND OLD.effective_at IS NOT NULL THEN
+        -- The decision was undone or cancelled before it counted.
+        DELETE FROM approvals_outboxmessage WHERE kind = 'approval.decided' AND ended_at IS NULL AND attempts = 0
+            AND subject IN (SELECT s.id || ' ' || NEW.run_id FROM approvals_subscription s)
+            AND body::json #>> '{data,approval}' = NEW.id::text;
+    END IF;
+    IF NEW.tool <> '' AND octet_length(proposed) <= 32768
+            AND EXISTS (SELECT FROM approvals_subscription s WHERE s.with_arguments) THEN
+        -- Sealed values, as `runtime.keyring.sealing` writes them. In a text their quotation marks are escaped.
+        arguments := regexp_replace(proposed, '\\{"\\$secret": *"[^"]*"\\}', '"••••"', 'g');
+    END IF;
+    IF TG_OP = 'INSERT' OR NEW.status <> 'pending' THEN
+        PERFORM signoff_tell(event, NEW.run_id, coalesce(NEW.decided_at, NEW.created_at),
+            greatest(NEW.effective_at, clock_timestamp()), jsonb_build_object(
+                'approval', NEW.id, 'run', NEW.run_id, 'agent', NEW.path ->> 0, 'status', NEW.status,
+                'kind', NEW.kind, 'tool', NEW.tool, 'risk', NEW.risk, 'title', NEW.sentence,
+                'arguments', arguments));
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER approvals_approval_requested AFTER INSERT ON approvals_approval
+    FOR EACH ROW EXECUTE FUNCTION approvals_approval_tell();
+CREATE OR REPLACE TRIGGER approvals_approval_closed AFTER UPDATE OF status ON approvals_approval
+    FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION approvals_approval_tell();
+
+CREATE OR REPLACE FUNCTION approvals_run_tell() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM signoff_tell('run.' || CASE WHEN TG_OP = 'INSERT' THEN 'started'
+            WHEN NEW.status = 'suspended' THEN 'waiting' ELSE NEW.status END,
+        NEW.id, coalesce(NEW.ended_at, clock_timestamp()), clock_timestamp(), jsonb_build_object(
+            'run', NEW.id, 'agent', NEW.agent, 'status', NEW.status));
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER approvals_run_started AFTER INSERT ON runtime_run
+    FOR EACH ROW WHEN (NEW.ended_at IS NULL) EXECUTE FUNCTION approvals_run_tell();
+CREATE OR REPLACE TRIGGER approvals_run_changed AFTER UPDATE OF status ON runtime_run
+    FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status
+        AND NEW.status IN ('waiting', 'suspended', 'completed', 'failed', 'cancelled', 'quarantined'))
+    EXECUTE FUNCTION approvals_run_tell();
+"""
+
+DIRECTORY_TOKENS = """
+CREATE FUNCTION approvals_directorytoken_keep() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    -- A deleted row has no NEW, so this refuses it too.
+    IF (NEW.public_id, NEW.directory, NEW.secret_hash, NEW."by", NEW.created_at, NEW.expires_at)
+        IS DISTINCT FROM
+        (OLD.public_id, OLD.directory, OLD.secret_hash, OLD."by", OLD.created_at, OLD.expires_at)
+        OR (OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS DISTINCT FROM OLD.revoked_at) THEN
+        RAISE EXCEPTION 'tokens of directories are revoked once' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER approvals_directorytoken_stays_revoked
+    BEFORE UPDATE OR DELETE ON approvals_directorytoken
+    FOR EACH ROW EXECUTE FUNCTION approvals_directorytoken_keep();
+"""
+
+UPDATES = """
+CREATE FUNCTION approvals_approval_update_slack() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO approvals_outboxmessage
+        (id, kind, destination, lane, subject, body, occurred_at, next_at, gives_up_at)
+    SELECT gen_random_uuid(), 'slack.update', destination, lane, subject, body,
+        clock_timestamp(), clock_timestamp(), clock_timestamp() + interval '1 day'
+    FROM approvals_outboxmessage WHERE destination = 'slack ' || NEW.id AND kind = 'slack.post';
+    RETURN NULL;
+END $$;
+CREATE TRIGGER approvals_approval_slack AFTER UPDATE ON approvals_approval FOR EACH ROW
+    WHEN ((OLD.status, OLD.voted, OLD.expires_at) IS DISTINCT FROM (NEW.status, NEW.voted, NEW.expires_at))
+    EXECUTE FUNCTION approvals_approval_update_slack();
+"""
+
+KEY: dict[str, Any] = {"primary_key": True, "serialize": False}
+ID = ("id", models.UUIDField(default=uuid.uuid4, **KEY))
+NUMBER = ("id", models.BigAutoField(auto_created=True, verbose_name="ID", **KEY))
+SIGNED = [("signature", models.TextField()), ("key_id", models.TextField())]
+PERSON: dict[str, Any] = {"on_delete": models.PROTECT, "to": settings.AUTH_USER_MODEL}
+RUN: dict[str, Any] = {"on_delete": models.PROTECT, "to": "runtime.run", "db_constraint": False}
+APPROVAL: dict[str, Any] = {"on_delete": models.PROTECT, "to": "approvals.approval"}
+PENDING, DECIDED = models.Q(status="pending"), models.Q(decided_at__isnull=False)
+OPEN = models.Q(ended_at__isnull=True)
+
+
+def columns(names: str, kind: type[Any], **options: Any) -> list[Any]:
+    """Return a column of this kind for each name."""
+    return [(name, kind(**options)) for name in names.split()]
+
+
+def index(name: str, columns: str, condition: models.Q | None = None) -> models.Index:
+    """Return an index of these columns."""
+    return models.Index(fields=columns.split(), condition=condition, name=name)
+
+
+def unique(name: str, columns: str, condition: models.Q | None = None) -> models.UniqueConstraint:
+    """Return the rule that no two rows have the same values in these columns."""
+    return models.UniqueConstraint(fields=columns.split(), condition=condition, name=name)
+
 
 class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
+        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
         ("auth", "0012_alter_user_first_name_max_length"),
-        ("auth", "__first__"),
         ("runtime", "0001_first_release"),
     ]
     replaces = [
-        ("approvals", "0001_initial"),
-        ("approvals", "0002_daily_counts"),
-        ("approvals", "0003_instances"),
-        ("approvals", "0004_outbox"),
+        ("approvals", name)
+        for name in (
+            *("0001_initial", "0002_daily_counts", "0003_instances", "0004_outbox"),
+            *("0002_people", "0003_pending_own"),
+        )
     ]
 
     operations = [
         migrations.CreateModel(
-            name="Absence",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+            "Absence",
+            [
+                NUMBER,
                 ("username", models.TextField()),
                 ("seq", models.IntegerField()),
-                ("act", models.TextField(choices=[("set", "Set"), ("ended", "Ended")])),
+                ("act", models.TextField()),
                 ("deputy", models.TextField()),
                 ("starts", models.DateTimeField()),
                 ("ends", models.DateTimeField()),
                 ("by", models.TextField(null=True)),
                 ("at", models.DateTimeField()),
-                ("signature", models.TextField()),
-                ("key_id", models.TextField()),
+                *SIGNED,
             ],
-            options={
-                "indexes": [models.Index(fields=["deputy"], name="absence_deputy")],
-                "constraints": [
-                    models.UniqueConstraint(fields=("username", "seq"), name="absence_order")
-                ],
+            {
+                "indexes": [index("absence_deputy", "deputy")],
+                "constraints": [unique("absence_order", "username seq")],
             },
         ),
         migrations.CreateModel(
-            name="Token",
-            fields=[
-                ("public_id", models.TextField(primary_key=True, serialize=False)),
-                (
-                    "owner",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="tokens",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
+            "Token",
+            [
+                ("public_id", models.TextField(**KEY)),
+                ("owner", models.ForeignKey(related_name="tokens", **PERSON)),
                 ("secret_hash", models.TextField()),
                 ("scopes", models.JSONField()),
-                ("name", models.TextField(db_default="", default="")),
+                ("name", models.TextField(default="", db_default="")),
                 ("created_at", models.DateTimeField()),
-                ("expires_at", models.DateTimeField(null=True)),
-                ("last_used_at", models.DateTimeField(null=True)),
-                ("revoked_at", models.DateTimeField(null=True)),
-                ("signature", models.TextField()),
-                ("key_id", models.TextField()),
+                *columns("expires_at last_used_at revoked_at", models.DateTimeField, null=True),
+                *SIGNED,
             ],
         ),
         migrations.CreateModel(
-            name="Assignment",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "person",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="assignments",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
+            "Assignment",
+            [
+                NUMBER,
+                ("person", models.ForeignKey(related_name="assignments", **PERSON)),
                 ("username", models.TextField()),
                 ("what", models.TextField()),
                 ("seq", models.IntegerField()),
-                (
-                    "act",
-                    models.TextField(
-                        choices=[
-                            ("given", "Given"),
-                            ("confirmed", "Confirmed"),
-                            ("changed", "Changed"),
-                            ("ended", "Ended"),
-                        ]
-                    ),
-                ),
+                ("act", models.TextField()),
                 ("by", models.TextField(null=True)),
                 ("at", models.DateTimeField()),
                 ("givers", models.JSONField()),
@@ -224,370 +343,161 @@ class Migration(migrations.Migration):
                 ("confirmed_by", models.TextField(null=True)),
                 ("confirmed_at", models.DateTimeField(null=True)),
                 ("digest", models.TextField(null=True)),
-                ("signature", models.TextField()),
-                ("key_id", models.TextField()),
+                *SIGNED,
             ],
-            options={
+            {
                 "indexes": [
-                    django.contrib.postgres.indexes.GinIndex(
-                        condition=models.Q(("confirmed_at__isnull", True), ("what", "password")),
+                    GinIndex(
                         fields=["givers"],
+                        condition=models.Q(confirmed_at__isnull=True, what="password"),
                         name="assignment_givers",
                     )
                 ],
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("person", "what", "seq"), name="assignment_order"
-                    )
-                ],
+                "constraints": [unique("assignment_order", "person what seq")],
             },
         ),
         migrations.CreateModel(
-            name="PasswordLink",
-            fields=[
-                ("public_id", models.TextField(primary_key=True, serialize=False)),
-                (
-                    "person",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="password_links",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
+            "PasswordLink",
+            [
+                ("public_id", models.TextField(**KEY)),
+                ("person", models.ForeignKey(related_name="password_links", **PERSON)),
                 ("secret_hash", models.TextField()),
                 ("by", models.TextField(null=True)),
                 ("created_at", models.DateTimeField()),
                 ("expires_at", models.DateTimeField()),
                 ("ended_at", models.DateTimeField(null=True)),
-                ("signature", models.TextField()),
-                ("key_id", models.TextField()),
+                *SIGNED,
             ],
         ),
         migrations.CreateModel(
-            name="LoginFailures",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+            "LoginFailures",
+            [
+                NUMBER,
                 ("address", models.TextField()),
                 ("username", models.TextField()),
                 ("failures", models.IntegerField()),
                 ("at", models.DateTimeField(db_index=True)),
             ],
-            options={
-                "constraints": [
-                    models.UniqueConstraint(fields=("address", "username"), name="login_failures")
-                ],
-            },
+            {"constraints": [unique("login_failures", "address username")]},
         ),
         migrations.CreateModel(
-            name="TimePreference",
-            fields=[
-                (
-                    "person",
-                    models.OneToOneField(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        primary_key=True,
-                        related_name="time_preference",
-                        serialize=False,
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
+            "TimePreference",
+            [
+                ("person", models.OneToOneField(related_name="time_preference", **PERSON, **KEY)),
                 ("zone", models.TextField()),
                 ("clock", models.TextField()),
             ],
         ),
         migrations.CreateModel(
-            name="SavedView",
-            fields=[
-                ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
-                (
-                    "owner",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="saved_views",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
+            "SavedView",
+            [
+                ID,
+                ("owner", models.ForeignKey(related_name="saved_views", **PERSON)),
                 ("name", models.TextField()),
-                ("page", models.TextField(db_default="inbox", default="inbox")),
+                ("page", models.TextField(default="inbox", db_default="inbox")),
                 ("place", models.JSONField()),
             ],
-            options={
-                "constraints": [
-                    models.UniqueConstraint(fields=("owner", "name"), name="saved_view_name")
-                ],
-            },
+            {"constraints": [unique("saved_view_name", "owner name")]},
         ),
         migrations.CreateModel(
-            name="AllowanceAct",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+            "AllowanceAct",
+            [
+                NUMBER,
                 ("allowance", models.UUIDField()),
                 ("seq", models.IntegerField()),
-                (
-                    "act",
-                    models.TextField(
-                        choices=[
-                            ("proposed", "Proposed"),
-                            ("confirmed", "Confirmed"),
-                            ("used", "Used"),
-                            ("revoked", "Revoked"),
-                        ]
-                    ),
-                ),
-                ("tool", models.TextField(db_default="", default="")),
+                ("act", models.TextField()),
+                ("tool", models.TextField(default="", db_default="")),
                 ("ends_at", models.DateTimeField(null=True)),
-                ("terms", models.TextField(db_default="", default="")),
+                ("terms", models.TextField(default="", db_default="")),
                 ("proposed_by", models.TextField(null=True)),
                 ("by", models.TextField(null=True)),
                 ("at", models.DateTimeField()),
-                ("reason", models.TextField(db_default="", default="")),
+                ("reason", models.TextField(default="", db_default="")),
                 ("run", models.UUIDField(null=True)),
                 ("frame", models.TextField(null=True)),
                 ("call", models.TextField(null=True)),
                 ("approval", models.UUIDField(null=True)),
-                ("signature", models.TextField(db_default="", default="")),
-                ("key_id", models.TextField(db_default="", default="")),
+                ("signature", models.TextField(default="", db_default="")),
+                ("key_id", models.TextField(default="", db_default="")),
             ],
-            options={
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("act", "confirmed")),
-                        fields=["tool", "ends_at"],
-                        name="allowance_tool",
-                    )
-                ],
+            {
+                "indexes": [index("allowance_tool", "tool ends_at", models.Q(act="confirmed"))],
                 "constraints": [
-                    models.UniqueConstraint(fields=("allowance", "seq"), name="allowance_order"),
-                    models.UniqueConstraint(
-                        condition=models.Q(("act", "used")),
-                        fields=("run", "frame", "call"),
-                        name="allowance_used_once",
-                    ),
+                    unique("allowance_order", "allowance seq"),
+                    unique("allowance_used_once", "run frame call", models.Q(act="used")),
                 ],
             },
         ),
         migrations.CreateModel(
-            name="AuditEntry",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "run",
-                    models.ForeignKey(
-                        db_constraint=False,
-                        db_index=False,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="audit",
-                        to="runtime.run",
-                    ),
-                ),
+            "AuditEntry",
+            [
+                NUMBER,
+                ("run", models.ForeignKey(related_name="audit", db_index=False, **RUN)),
                 ("seq", models.BigIntegerField()),
                 ("at", models.DateTimeField()),
                 ("actor", models.TextField(null=True)),
                 ("token", models.TextField(null=True)),
-                ("act", models.TextField()),
-                ("subject", models.TextField()),
-                ("detail", models.TextField()),
-                ("hash", models.TextField()),
-                ("key_id", models.TextField()),
+                *columns("act subject detail hash key_id", models.TextField),
             ],
-            options={
-                "constraints": [models.UniqueConstraint(fields=("run", "seq"), name="audit_order")],
-            },
+            {"constraints": [unique("audit_order", "run seq")]},
         ),
         migrations.CreateModel(
-            name="AuditHead",
-            fields=[
-                ("run_id", models.UUIDField(primary_key=True, serialize=False)),
+            "AuditHead",
+            [
+                ("run_id", models.UUIDField(**KEY)),
                 ("seq", models.BigIntegerField()),
                 ("mac", models.TextField()),
                 ("key_id", models.TextField()),
             ],
         ),
         migrations.CreateModel(
-            name="MailPreference",
-            fields=[
-                (
-                    "person",
-                    models.OneToOneField(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        primary_key=True,
-                        related_name="mail_preference",
-                        serialize=False,
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
-                ("address", models.TextField()),
-                (
-                    "about",
-                    models.TextField(choices=[("off", "Off"), ("all", "All"), ("high", "High")]),
-                ),
-                ("runs", models.BooleanField(db_default=False)),
-                ("since", models.DateTimeField()),
-                ("confirmed_at", models.DateTimeField(null=True)),
-                ("problem", models.TextField(default="")),
-                ("retry_at", models.DateTimeField(null=True)),
-            ],
-        ),
-        migrations.CreateModel(
-            name="SentMail",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("about", models.UUIDField()),
-                ("person", models.TextField()),
-                ("at", models.DateTimeField(db_index=True)),
-            ],
-            options={
-                "constraints": [
-                    models.UniqueConstraint(fields=("person", "about"), name="sent_mail_once")
-                ],
-            },
-        ),
-        migrations.CreateModel(
-            name="PolicyAct",
-            fields=[
-                ("seq", models.IntegerField(primary_key=True, serialize=False)),
-                (
-                    "act",
-                    models.TextField(
-                        choices=[
-                            ("proposed", "Proposed"),
-                            ("scheduled", "Scheduled"),
-                            ("confirmed", "Confirmed"),
-                            ("withdrawn", "Withdrawn"),
-                        ]
-                    ),
-                ),
+            "PolicyAct",
+            [
+                ("seq", models.IntegerField(**KEY)),
+                ("act", models.TextField()),
                 ("number", models.IntegerField()),
                 ("text", models.TextField(default="")),
                 ("by", models.TextField(null=True)),
                 ("at", models.DateTimeField()),
                 ("effective_at", models.DateTimeField(null=True)),
-                ("signature", models.TextField()),
-                ("key_id", models.TextField()),
+                *SIGNED,
             ],
         ),
         migrations.CreateModel(
-            name="PromptAct",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+            "PromptAct",
+            [
+                NUMBER,
                 ("name", models.TextField()),
                 ("seq", models.IntegerField()),
-                (
-                    "act",
-                    models.TextField(
-                        choices=[
-                            ("saved", "Saved"),
-                            ("labelled", "Labelled"),
-                            ("proposed", "Proposed"),
-                            ("scheduled", "Scheduled"),
-                            ("confirmed", "Confirmed"),
-                            ("withdrawn", "Withdrawn"),
-                        ]
-                    ),
-                ),
+                ("act", models.TextField()),
                 ("number", models.IntegerField()),
-                ("text", models.TextField(default="")),
-                ("note", models.TextField(default="")),
-                ("label", models.TextField(default="")),
+                *columns("text note label", models.TextField, default=""),
                 ("by", models.TextField(null=True)),
                 ("token", models.TextField(null=True)),
                 ("at", models.DateTimeField()),
                 ("effective_at", models.DateTimeField(null=True)),
-                ("signature", models.TextField()),
-                ("key_id", models.TextField()),
+                *SIGNED,
             ],
-            options={
-                "constraints": [
-                    models.UniqueConstraint(fields=("name", "seq"), name="prompt_act_once")
-                ],
-            },
+            {"constraints": [unique("prompt_act_once", "name seq")]},
         ),
         migrations.CreateModel(
-            name="Approval",
-            fields=[
-                ("id", models.UUIDField(primary_key=True, serialize=False)),
-                (
-                    "run",
-                    models.ForeignKey(
-                        db_constraint=False,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="approvals",
-                        to="runtime.run",
-                    ),
-                ),
+            "Approval",
+            [
+                ("id", models.UUIDField(**KEY)),
+                ("run", models.ForeignKey(related_name="approvals", **RUN)),
                 ("gate", models.UUIDField(unique=True)),
-                (
-                    "kind",
-                    models.TextField(
-                        choices=[
-                            ("approval", "approval"),
-                            ("question", "question"),
-                            ("in_doubt", "in_doubt"),
-                            ("hold", "hold"),
-                            ("limit", "limit"),
-                            ("version", "version"),
-                        ]
-                    ),
-                ),
-                ("frame", models.TextField()),
-                ("call", models.TextField()),
-                ("tool", models.TextField()),
-                ("args", models.TextField()),
-                ("schema", models.TextField()),
+                *columns("kind frame call tool args schema", models.TextField),
                 ("result_schema", models.TextField(null=True)),
                 ("preview", models.TextField(null=True)),
                 ("path", models.JSONField()),
-                ("effect", models.TextField()),
-                ("risk", models.TextField()),
-                ("sentence", models.TextField()),
-                ("action_digest", models.TextField()),
-                ("nonce", models.TextField()),
-                ("policy_version", models.TextField()),
-                ("requester", models.TextField()),
+                *columns(
+                    "effect risk sentence action_digest nonce policy_version requester",
+                    models.TextField,
+                ),
                 ("origin", models.JSONField(db_default=[])),
                 ("excluded", models.JSONField(db_default=[])),
-                ("approval_digest", models.TextField()),
-                ("seal", models.TextField()),
-                ("seal_key_id", models.TextField()),
-                (
-                    "status",
-                    models.TextField(
-                        choices=[
-                            ("pending", "Pending"),
-                            ("approved", "Approved"),
-                            ("denied", "Denied"),
-                            ("answered", "Answered"),
-                            ("expired", "Expired"),
-                            ("cancelled", "Cancelled"),
-                        ],
-                        default="pending",
-                    ),
-                ),
+                *columns("approval_digest seal seal_key_id", models.TextField),
+                ("status", models.TextField(default="pending")),
                 ("created_at", models.DateTimeField()),
                 ("expires_at", models.DateTimeField(null=True)),
                 ("first_expires_at", models.DateTimeField(null=True)),
@@ -596,16 +506,13 @@ class Migration(migrations.Migration):
                 ("decided_by", models.TextField(null=True)),
                 ("decided_at", models.DateTimeField(null=True)),
                 ("effective_at", models.DateTimeField(null=True)),
-                ("reason", models.TextField(null=True)),
-                ("statement", models.TextField(null=True)),
-                ("signature", models.TextField(null=True)),
-                ("key_id", models.TextField(null=True)),
-                ("edited", models.TextField(null=True)),
-                ("edited_preview", models.TextField(null=True)),
+                *columns(
+                    "reason statement signature key_id edited edited_preview",
+                    models.TextField,
+                    null=True,
+                ),
                 ("removed_at", models.DateTimeField(null=True)),
-                ("channel", models.TextField(null=True)),
-                ("rule", models.TextField(null=True)),
-                ("decided_for", models.TextField(null=True)),
+                *columns("channel rule decided_for", models.TextField, null=True),
                 ("voted", models.JSONField(db_default=[])),
                 ("voted_for", models.JSONField(db_default=[])),
                 ("open_to", models.JSONField(null=True)),
@@ -614,73 +521,44 @@ class Migration(migrations.Migration):
                 ("revision", models.SmallIntegerField(db_default=1)),
                 ("allowance", models.UUIDField(null=True)),
                 ("allowance_use", models.IntegerField(null=True)),
-                ("next_step", models.TextField(db_default="", default="")),
+                ("next_step", models.TextField(default="", db_default="")),
                 ("next_at", models.DateTimeField(null=True)),
-                ("escalated", models.SmallIntegerField(db_default=0, default=0)),
+                ("escalated", models.SmallIntegerField(default=0, db_default=0)),
                 ("undecidable_at", models.DateTimeField(null=True)),
             ],
-            options={
+            {
                 "indexes": [
-                    models.Index(fields=["created_at", "id"], name="approval_order"),
-                    models.Index(
-                        condition=models.Q(("status", "pending")),
-                        fields=["created_at", "id"],
-                        name="approval_pending",
+                    index("approval_order", "created_at id"),
+                    index("approval_pending", "created_at id", PENDING),
+                    index("approval_deadline", "expires_at created_at id", PENDING),
+                    index(
+                        "approval_high_risk",
+                        "expires_at created_at id",
+                        models.Q(risk="high", status="pending"),
                     ),
-                    models.Index(
-                        condition=models.Q(("status", "pending")),
-                        fields=["expires_at", "created_at", "id"],
-                        name="approval_deadline",
+                    index("approval_decided", "-decided_at -id", DECIDED),
+                    index("approval_history_person", "decided_by -decided_at -id", DECIDED),
+                    index("approval_history_by", "requester -decided_at -id", DECIDED),
+                    index("approval_history_tool", "tool -decided_at -id", DECIDED),
+                    index(
+                        "approval_history_deputy",
+                        "decided_for -decided_at -id",
+                        models.Q(decided_at__isnull=False, decided_for__isnull=False),
                     ),
-                    models.Index(
-                        condition=models.Q(("risk", "high"), ("status", "pending")),
-                        fields=["expires_at", "created_at", "id"],
-                        name="approval_high_risk",
-                    ),
-                    models.Index(
-                        condition=models.Q(("decided_at__isnull", False)),
-                        fields=["-decided_at", "-id"],
-                        name="approval_decided",
-                    ),
-                    models.Index(fields=["requester", "status"], name="approval_own"),
-                    models.Index(
-                        condition=models.Q(("decided_at__isnull", False)),
-                        fields=["decided_by", "-decided_at", "-id"],
-                        name="approval_history_person",
-                    ),
-                    models.Index(
-                        condition=models.Q(("decided_at__isnull", False)),
-                        fields=["requester", "-decided_at", "-id"],
-                        name="approval_history_by",
-                    ),
-                    models.Index(
-                        condition=models.Q(("decided_at__isnull", False)),
-                        fields=["tool", "-decided_at", "-id"],
-                        name="approval_history_tool",
-                    ),
-                    models.Index(
-                        condition=models.Q(
-                            ("decided_at__isnull", False), ("decided_for__isnull", False)
-                        ),
-                        fields=["decided_for", "-decided_at", "-id"],
-                        name="approval_history_deputy",
-                    ),
-                    models.Index(
-                        condition=models.Q(
-                            ("decided_at__isnull", False), models.Q(("voted", []), _negated=True)
-                        ),
-                        fields=["-decided_at", "-id"],
-                        name="approval_history_votes",
+                    index(
+                        "approval_history_votes",
+                        "-decided_at -id",
+                        models.Q(("decided_at__isnull", False), ~models.Q(voted=[])),
                     ),
                     models.Index(
                         models.Func(
                             models.F("path"),
-                            output_field=models.TextField(),
                             template="(%(expressions)s ->> 0)",
+                            output_field=models.TextField(),
                         ),
-                        models.OrderBy(models.F("decided_at"), descending=True),
-                        models.OrderBy(models.F("id"), descending=True),
-                        condition=models.Q(("decided_at__isnull", False)),
+                        models.F("decided_at").desc(),
+                        models.F("id").desc(),
+                        condition=DECIDED,
                         name="approval_history_root",
                     ),
                     models.Index(
@@ -688,74 +566,67 @@ class Migration(migrations.Migration):
                             models.F("path"),
                             models.F("tool"),
                             arg_joiner=" ->> CASE WHEN ",
-                            output_field=models.TextField(),
                             template="(%(expressions)s = '' THEN -1 ELSE -2 END)",
+                            output_field=models.TextField(),
                         ),
-                        models.OrderBy(models.F("decided_at"), descending=True),
-                        models.OrderBy(models.F("id"), descending=True),
-                        condition=models.Q(("decided_at__isnull", False)),
+                        models.F("decided_at").desc(),
+                        models.F("id").desc(),
+                        condition=DECIDED,
                         name="approval_history_agent",
                     ),
-                    models.Index(
-                        condition=models.Q(("kind", "in_doubt"), ("status", "pending")),
-                        fields=["created_at", "id"],
-                        name="approval_doubt",
+                    index(
+                        "approval_doubt",
+                        "created_at id",
+                        models.Q(kind="in_doubt", status="pending"),
                     ),
-                    models.Index(
-                        condition=models.Q(("kind", "approval"), ("status", "approved")),
-                        fields=["tool", "-decided_at"],
-                        name="approval_similar",
+                    index(
+                        "approval_ruled",
+                        "created_at id",
+                        models.Q(open_to__isnull=False, status="pending"),
                     ),
-                    models.Index(
-                        condition=models.Q(("open_to__isnull", False), ("status", "pending")),
-                        fields=["created_at", "id"],
-                        name="approval_ruled",
+                    index(
+                        "approval_escalates",
+                        "next_at",
+                        models.Q(next_step="escalate", status="pending"),
                     ),
-                    models.Index(
-                        condition=models.Q(("next_step", "escalate"), ("status", "pending")),
-                        fields=["next_at"],
-                        name="approval_escalates",
+                    index(
+                        "approval_undecidable",
+                        "undecidable_at",
+                        models.Q(status="pending", undecidable_at__isnull=False),
                     ),
-                    models.Index(
-                        condition=models.Q(
-                            ("status", "pending"), ("undecidable_at__isnull", False)
-                        ),
-                        fields=["undecidable_at"],
-                        name="approval_undecidable",
-                    ),
+                    index("approval_own_pending", "requester", PENDING),
                 ],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(("risk__in", ["low", "medium", "high"])),
-                        name="approval_risk",
+                        condition=models.Q(risk__in=["low", "medium", "high"]), name="approval_risk"
                     ),
                     models.CheckConstraint(
                         condition=models.Q(
                             models.Q(
-                                ("decided_at", None),
-                                ("decided_by", None),
-                                ("key_id", None),
-                                ("reason", None),
-                                ("signature", None),
-                                ("statement", None),
-                                ("status", "pending"),
+                                decided_at=None,
+                                decided_by=None,
+                                key_id=None,
+                                reason=None,
+                                signature=None,
+                                statement=None,
+                                status="pending",
                             ),
                             models.Q(
-                                ("decided_at__isnull", False),
-                                ("decided_by__isnull", False),
-                                ("key_id__isnull", False),
-                                ("reason__isnull", False),
-                                ("signature__isnull", False),
-                                ("statement__isnull", False),
-                                ("status__in", ["approved", "denied", "answered"]),
+                                decided_at__isnull=False,
+                                decided_by__isnull=False,
+                                key_id__isnull=False,
+                                reason__isnull=False,
+                                signature__isnull=False,
+                                statement__isnull=False,
+                                status__in=["approved", "denied", "answered"],
                             ),
                             models.Q(
-                                ("decided_at__isnull", False),
-                                ("key_id", None),
-                                ("reason__isnull", False),
-                                ("signature", None),
-                                ("statement", None),
-                                ("status__in", ["expired", "cancelled"]),
+                                decided_at__isnull=False,
+                                key_id=None,
+                                reason__isnull=False,
+                                signature=None,
+                                statement=None,
+                                status__in=["expired", "cancelled"],
                             ),
                             _connector="OR",
                         ),
@@ -765,89 +636,31 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="ApprovalOutcome",
-            fields=[
+            "ApprovalOutcome",
+            [
                 (
                     "approval",
                     models.OneToOneField(
-                        db_constraint=False,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        primary_key=True,
-                        related_name="outcome",
-                        serialize=False,
-                        to="approvals.approval",
+                        related_name="outcome", db_constraint=False, **APPROVAL, **KEY
                     ),
                 ),
                 ("run_id", models.UUIDField()),
-                ("frame", models.TextField()),
-                ("call", models.TextField()),
-                ("outcome", models.TextField()),
+                *columns("frame call outcome", models.TextField),
                 ("position", models.BigIntegerField()),
                 ("decided_at", models.DateTimeField()),
             ],
-            options={
+            {
                 "indexes": [
-                    models.Index(
-                        fields=["outcome", "-decided_at", "-approval"],
-                        name="approval_outcome_history",
-                    ),
-                    models.Index(
-                        condition=models.Q(("outcome", "in_doubt")),
-                        fields=["run_id"],
-                        name="approval_outcome_in_doubt",
-                    ),
-                ],
+                    index("approval_outcome_history", "outcome -decided_at -approval"),
+                    index("approval_outcome_in_doubt", "run_id", models.Q(outcome="in_doubt")),
+                ]
             },
         ),
         migrations.CreateModel(
-            name="Vote",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "approval",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="votes",
-                        to="approvals.approval",
-                    ),
-                ),
-                ("person", models.TextField()),
-                ("for_person", models.TextField(null=True)),
-                ("stage", models.IntegerField()),
-                ("reason", models.TextField()),
-                ("at", models.DateTimeField()),
-                ("verdict", models.TextField()),
-                ("signature", models.TextField()),
-                ("key_id", models.TextField()),
-            ],
-            options={
-                "constraints": [
-                    models.UniqueConstraint(fields=("approval", "person"), name="vote_once")
-                ],
-            },
-        ),
-        migrations.CreateModel(
-            name="ReviewTime",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "approval",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="readings",
-                        to="approvals.approval",
-                    ),
-                ),
+            "ReviewTime",
+            [
+                NUMBER,
+                ("approval", models.ForeignKey(related_name="readings", **APPROVAL)),
                 ("person", models.TextField()),
                 ("first_seen_at", models.DateTimeField(null=True)),
                 ("opened_at", models.DateTimeField()),
@@ -860,189 +673,94 @@ class Migration(migrations.Migration):
                 ("edits", models.IntegerField()),
                 ("undone", models.IntegerField(db_default=0)),
             ],
-            options={
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("decided_at__isnull", False)),
-                        fields=["-decided_at"],
-                        name="review_time_decided",
-                    )
-                ],
-                "constraints": [
-                    models.UniqueConstraint(fields=("approval", "person"), name="review_time_once")
-                ],
+            {
+                "indexes": [index("review_time_decided", "-decided_at", DECIDED)],
+                "constraints": [unique("review_time_once", "approval person")],
             },
         ),
         migrations.CreateModel(
-            name="Comment",
-            fields=[
-                ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
-                (
-                    "approval",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="comments",
-                        to="approvals.approval",
-                    ),
-                ),
+            "Comment",
+            [
+                ID,
+                ("approval", models.ForeignKey(related_name="comments", **APPROVAL)),
                 ("person", models.TextField()),
                 ("text", models.TextField()),
                 ("at", models.DateTimeField()),
-                ("signature", models.TextField()),
-                ("key_id", models.TextField()),
+                *SIGNED,
             ],
         ),
         migrations.CreateModel(
-            name="ApprovalClaim",
-            fields=[
-                (
-                    "approval",
-                    models.OneToOneField(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        primary_key=True,
-                        related_name="claim",
-                        serialize=False,
-                        to="approvals.approval",
-                    ),
-                ),
+            "ApprovalClaim",
+            [
+                ("approval", models.OneToOneField(related_name="claim", **APPROVAL, **KEY)),
                 ("person", models.TextField()),
                 ("at", models.DateTimeField()),
                 ("until", models.DateTimeField()),
             ],
         ),
         migrations.CreateModel(
-            name="Handover",
-            fields=[
-                (
-                    "approval",
-                    models.OneToOneField(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        primary_key=True,
-                        related_name="handover",
-                        serialize=False,
-                        to="approvals.approval",
-                    ),
-                ),
-                ("person", models.TextField()),
-                ("by", models.TextField()),
-                ("note", models.TextField()),
+            "Handover",
+            [
+                ("approval", models.OneToOneField(related_name="handover", **APPROVAL, **KEY)),
+                *columns("person by note", models.TextField),
                 ("at", models.DateTimeField()),
-                ("signature", models.TextField()),
-                ("key_id", models.TextField()),
+                *SIGNED,
             ],
-            options={
-                "indexes": [models.Index(fields=["person"], name="handover_person")],
-            },
+            {"indexes": [index("handover_person", "person")]},
         ),
         migrations.CreateModel(
-            name="ApprovalViewer",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "approval",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="viewers",
-                        to="approvals.approval",
-                    ),
-                ),
+            "ApprovalViewer",
+            [
+                NUMBER,
+                ("approval", models.ForeignKey(related_name="viewers", **APPROVAL)),
                 ("person", models.TextField()),
                 ("at", models.DateTimeField(db_index=True)),
             ],
-            options={
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("approval", "person"), name="approval_viewer_once"
-                    )
-                ],
-            },
+            {"constraints": [unique("approval_viewer_once", "approval person")]},
         ),
         migrations.CreateModel(
-            name="ToolSchema",
-            fields=[
-                ("digest", models.TextField(primary_key=True, serialize=False)),
-                ("body", models.TextField()),
-            ],
+            "ToolSchema", [("digest", models.TextField(**KEY)), ("body", models.TextField())]
         ),
         migrations.CreateModel(
-            name="VersionDecision",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("agent", models.TextField()),
-                ("before", models.TextField()),
-                ("after", models.TextField()),
-                ("by", models.TextField()),
+            "VersionDecision",
+            [
+                NUMBER,
+                *columns("agent before after by", models.TextField),
                 ("token", models.TextField(null=True)),
                 ("reason", models.TextField()),
                 ("count", models.IntegerField()),
                 ("at", models.DateTimeField()),
-                ("withdrawn", models.IntegerField(db_default=0, default=0)),
-                ("signature", models.TextField()),
-                ("key_id", models.TextField()),
+                ("withdrawn", models.IntegerField(default=0, db_default=0)),
+                *SIGNED,
             ],
-            options={
-                "indexes": [
-                    models.Index(
-                        fields=["agent", "before", "after", "-id"], name="version_decision_pair"
-                    )
-                ],
-            },
+            {"indexes": [index("version_decision_pair", "agent before after -id")]},
         ),
         migrations.CreateModel(
-            name="VersionWithdrawal",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("agent", models.TextField()),
-                ("before", models.TextField()),
-                ("after", models.TextField()),
-                ("by", models.TextField()),
+            "VersionWithdrawal",
+            [
+                NUMBER,
+                *columns("agent before after by", models.TextField),
                 ("token", models.TextField(null=True)),
                 ("reason", models.TextField()),
                 ("at", models.DateTimeField()),
-                ("signature", models.TextField()),
-                ("key_id", models.TextField()),
+                *SIGNED,
             ],
-            options={
-                "indexes": [
-                    models.Index(
-                        fields=["agent", "before", "after"], name="version_withdrawal_pair"
-                    )
-                ],
-            },
+            {"indexes": [index("version_withdrawal_pair", "agent before after")]},
         ),
         migrations.CreateModel(
-            name="DailyDecisions",
-            fields=[
-                ("day", models.DateField(primary_key=True, serialize=False)),
+            "DailyDecisions",
+            [
+                ("day", models.DateField(**KEY)),
                 ("verdicts", models.JSONField()),
                 ("median", models.FloatField(null=True)),
                 ("p90", models.FloatField(null=True)),
             ],
         ),
         migrations.CreateModel(
-            name="Instance",
-            fields=[
-                ("signature", models.TextField()),
-                ("key_id", models.TextField()),
-                (
-                    "id",
-                    models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False),
-                ),
+            "Instance",
+            [
+                *SIGNED,
+                ID,
                 ("name", models.TextField()),
                 ("secret_hash", models.TextField()),
                 ("created_at", models.DateTimeField()),
@@ -1053,27 +771,14 @@ class Migration(migrations.Migration):
                 ("deleted_at", models.DateTimeField(null=True)),
                 ("last_request_at", models.DateTimeField(null=True)),
                 ("framework", models.TextField(db_default="")),
-                (
-                    "owner",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="instances",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
+                ("owner", models.ForeignKey(related_name="instances", **PERSON)),
             ],
-            options={
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("owner", "idempotency_key"), name="instance_key"
-                    )
-                ],
-            },
+            {"constraints": [unique("instance_key", "owner idempotency_key")]},
         ),
         migrations.CreateModel(
-            name="ApprovalUse",
-            fields=[
-                ("run", models.UUIDField(primary_key=True, serialize=False)),
+            "ApprovalUse",
+            [
+                ("run", models.UUIDField(**KEY)),
                 ("idempotency_key", models.TextField()),
                 ("used_at", models.DateTimeField()),
                 ("outcome", models.TextField(null=True)),
@@ -1081,25 +786,17 @@ class Migration(migrations.Migration):
                 ("reported_at", models.DateTimeField(null=True)),
                 (
                     "instance",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="uses",
-                        to="approvals.instance",
-                    ),
+                    models.ForeignKey("approvals.instance", models.PROTECT, related_name="uses"),
                 ),
             ],
         ),
         migrations.CreateModel(
-            name="InstanceWebhook",
-            fields=[
+            "InstanceWebhook",
+            [
                 (
                     "instance",
                     models.OneToOneField(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        primary_key=True,
-                        related_name="webhook",
-                        serialize=False,
-                        to="approvals.instance",
+                        "approvals.instance", models.PROTECT, related_name="webhook", **KEY
                     ),
                 ),
                 ("url", models.TextField()),
@@ -1109,96 +806,206 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name="OutboxMessage",
-            fields=[
-                ("number", models.BigAutoField(primary_key=True, serialize=False)),
-                ("id", models.UUIDField(default=uuid.uuid4, unique=True)),
+            "SecondFactor",
+            [
+                *SIGNED,
+                ID,
                 ("kind", models.TextField()),
-                ("destination", models.TextField()),
-                ("lane", models.TextField()),
-                ("subject", models.TextField()),
-                ("body", models.TextField(null=True)),
-                ("occurred_at", models.DateTimeField(null=True)),
-                ("next_at", models.DateTimeField()),
-                ("gives_up_at", models.DateTimeField(null=True)),
-                ("leased_until", models.DateTimeField(null=True)),
-                ("attempts", models.IntegerField(db_default=0, default=0)),
-                ("answer", models.TextField(db_default="", default="")),
+                ("name", models.TextField()),
+                ("secret", models.JSONField()),
+                ("created_at", models.DateTimeField()),
+                ("counter", models.BigIntegerField(default=0)),
+                ("used_at", models.DateTimeField(null=True)),
                 ("ended_at", models.DateTimeField(null=True)),
+                ("person", models.ForeignKey(related_name="second_factors", **PERSON)),
+            ],
+        ),
+        migrations.CreateModel(
+            "Vote",
+            [
+                NUMBER,
+                ("approval", models.ForeignKey(related_name="votes", **APPROVAL)),
+                ("person", models.TextField()),
+                ("for_person", models.TextField(null=True)),
+                ("stage", models.IntegerField()),
+                ("reason", models.TextField()),
+                ("at", models.DateTimeField()),
+                ("verdict", models.TextField()),
+                *SIGNED,
+                ("authenticated", models.JSONField(null=True)),
+            ],
+            {"constraints": [unique("vote_once", "approval person")]},
+        ),
+        migrations.CreateModel(
+            "NoticeChannel",
+            [
+                ID,
+                ("person", models.ForeignKey(related_name="channels", **PERSON)),
+                ("kind", models.TextField()),
+                ("address", models.JSONField()),
+                ("from_risk", models.TextField(default="", db_default="")),
+                ("runs", models.BooleanField(default=False, db_default=False)),
+                ("shows", models.TextField(default="title", db_default="title")),
+                ("since", models.DateTimeField()),
+                ("confirmed_at", models.DateTimeField(null=True)),
+                ("problem", models.TextField(default="", db_default="")),
+            ],
+        ),
+        migrations.CreateModel(
+            "NoticeTimes",
+            [
+                ("person", models.OneToOneField(related_name="notice_times", **PERSON, **KEY)),
+                ("zone", models.TextField()),
+                ("quiet_from", models.TimeField(null=True)),
+                ("quiet_until", models.TimeField(null=True)),
+                ("urgent_at_night", models.BooleanField(default=False, db_default=False)),
+                ("digest", ArrayField(models.SmallIntegerField(), default=list, db_default=[])),
+            ],
+        ),
+        migrations.CreateModel(
+            "SentNotice",
+            [
+                NUMBER,
                 (
-                    "ending",
-                    models.TextField(
-                        choices=[
-                            ("delivered", "Delivered"),
-                            ("given up", "Given Up"),
-                            ("dropped", "Dropped"),
-                        ],
-                        null=True,
+                    "channel",
+                    models.ForeignKey(
+                        "approvals.noticechannel", models.CASCADE, related_name="sent_notices"
                     ),
                 ),
+                ("about", models.UUIDField()),
+                ("event", models.TextField(default="", db_default="")),
+                ("at", models.DateTimeField()),
+                ("message", models.UUIDField()),
             ],
-            options={
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("ended_at__isnull", True)),
-                        fields=["lane", "next_at"],
-                        name="outbox_lane",
-                    ),
-                    models.Index(
-                        condition=models.Q(("ended_at__isnull", True)),
-                        fields=["subject", "number"],
-                        name="outbox_subject",
-                    ),
-                    models.Index(
-                        condition=models.Q(
-                            ("ended_at__isnull", True), ("leased_until__isnull", False)
-                        ),
-                        fields=["lane", "leased_until"],
-                        name="outbox_leased",
-                    ),
-                    models.Index(fields=["destination", "-number"], name="outbox_destination"),
-                    models.Index(
-                        condition=models.Q(("ended_at__isnull", False)),
-                        fields=["ended_at"],
-                        name="outbox_ended",
-                    ),
-                ],
+            {
+                "indexes": [index("sent_notice_at", "channel at")],
+                "constraints": [unique("sent_notice_once", "channel about event")],
             },
         ),
         migrations.CreateModel(
-            name="Subscription",
-            fields=[
-                (
-                    "id",
-                    models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False),
-                ),
+            "Subscription",
+            [
+                ID,
                 ("name", models.TextField()),
                 ("url", models.TextField()),
-                (
-                    "events",
-                    django.contrib.postgres.fields.ArrayField(
-                        base_field=models.TextField(), size=None
-                    ),
-                ),
-                ("agent", models.TextField(db_default="", default="")),
-                ("tool", models.TextField(db_default="", default="")),
-                ("risk", models.TextField(db_default="", default="")),
+                ("events", ArrayField(models.TextField())),
+                *columns("agent tool risk", models.TextField, default="", db_default=""),
                 ("secret", models.JSONField()),
                 ("former_secret", models.JSONField(null=True)),
                 ("former_until", models.DateTimeField(null=True)),
                 ("created_by", models.TextField()),
                 ("created_at", models.DateTimeField()),
                 ("paused_at", models.DateTimeField(null=True)),
+                ("with_arguments", models.BooleanField(default=False, db_default=False)),
             ],
         ),
-        migrations.RunSQL(APPEND_ONLY),
-        migrations.RunSQL(COMMENTS),
-        migrations.RunSQL(TOKENS),
-        migrations.RunSQL(LINKS_END_ONCE),
-        migrations.RunSQL(NO_AUDIT_KEY),
-        migrations.RunSQL(EXCLUDED),
-        migrations.RunSQL(STATISTICS),
-        migrations.RunSQL(GROUPS),
-        migrations.RunSQL(INSTANCES),
-        migrations.RunSQL(USES),
+        migrations.CreateModel(
+            "OutboxMessage",
+            [
+                ("number", models.BigAutoField(**KEY)),
+                ("id", models.UUIDField(default=uuid.uuid4, unique=True)),
+                *columns("kind destination lane subject", models.TextField),
+                ("body", models.TextField(null=True)),
+                ("occurred_at", models.DateTimeField(null=True)),
+                ("next_at", models.DateTimeField()),
+                ("gives_up_at", models.DateTimeField(null=True)),
+                ("leased_until", models.DateTimeField(null=True)),
+                ("attempts", models.IntegerField(default=0, db_default=0)),
+                ("answer", models.TextField(default="", db_default="")),
+                ("ended_at", models.DateTimeField(null=True)),
+                ("ending", models.TextField(null=True)),
+                ("answer_body", models.TextField(default="", db_default="")),
+            ],
+            {
+                "indexes": [
+                    index("outbox_lane", "lane next_at", OPEN),
+                    index("outbox_subject", "subject number", OPEN),
+                    index(
+                        "outbox_leased",
+                        "lane leased_until",
+                        models.Q(ended_at__isnull=True, leased_until__isnull=False),
+                    ),
+                    index("outbox_destination", "destination -number"),
+                    index("outbox_ended", "ended_at", models.Q(ended_at__isnull=False)),
+                ]
+            },
+        ),
+        migrations.CreateModel(
+            "DirectoryToken",
+            [
+                *SIGNED,
+                ("public_id", models.TextField(**KEY)),
+                ("directory", models.TextField()),
+                ("secret_hash", models.TextField()),
+                ("by", models.TextField(null=True)),
+                ("created_at", models.DateTimeField()),
+                ("expires_at", models.DateTimeField()),
+                ("last_used_at", models.DateTimeField(null=True)),
+                ("revoked_at", models.DateTimeField(null=True)),
+            ],
+        ),
+        migrations.CreateModel(
+            "DirectoryEntry",
+            [
+                *SIGNED,
+                ID,
+                *columns("directory kind name external_id", models.TextField),
+                ("version", models.IntegerField()),
+                ("attributes", models.JSONField()),
+                ("created_at", models.DateTimeField()),
+                ("changed_at", models.DateTimeField()),
+                ("person", models.OneToOneField(null=True, related_name="entry", **PERSON)),
+            ],
+            {
+                "constraints": [
+                    models.UniqueConstraint(
+                        models.F("directory"),
+                        models.F("kind"),
+                        Lower("name"),
+                        name="directory_name",
+                    ),
+                    unique(
+                        "directory_external_id",
+                        "directory kind external_id",
+                        ~models.Q(external_id=""),
+                    ),
+                ]
+            },
+        ),
+        migrations.CreateModel(
+            "MappingAct",
+            [
+                NUMBER,
+                *SIGNED,
+                ("seq", models.IntegerField()),
+                ("by", models.TextField(null=True)),
+                ("at", models.DateTimeField()),
+                *columns("source act value gives", models.TextField),
+            ],
+            {"constraints": [unique("mapping_act_once", "source seq")]},
+        ),
+        migrations.CreateModel(
+            "SlackRequest",
+            [("digest", models.TextField(**KEY)), ("at", models.DateTimeField(db_index=True))],
+        ),
+        *(
+            migrations.RunSQL(sql)
+            for sql in (
+                APPEND_ONLY,
+                COMMENTS,
+                TOKENS,
+                LINKS_END_ONCE,
+                NO_AUDIT_KEY,
+                EXCLUDED,
+                STATISTICS,
+                GROUPS,
+                INSTANCES,
+                USES,
+                ENDS_ONCE,
+                DIRECTORY_TOKENS,
+                EVENTS,
+                NOTICES,
+                UPDATES,
+            )
+        ),
     ]

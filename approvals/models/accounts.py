@@ -53,7 +53,6 @@ class Assignment(SignedAct):
     )
     username = models.TextField()
     what = models.TextField()  # the group's name, or `password`
-    act = models.TextField(choices=AssignmentChange.choices)
     givers = models.JSONField()  # the admin who gave it, then the givers of that admin's own right
     given_at = models.DateTimeField()
     needs_second = models.BooleanField()  # it does not count before a second admin confirms it
@@ -176,7 +175,6 @@ class Absence(SignedAct):
     SIGNED_FIELDS = ("username", "seq", "act", "deputy", "starts", "ends", "by", "at")
 
     username = models.TextField()
-    act = models.TextField(choices=AbsenceChange.choices)
     deputy = models.TextField()
     starts = models.DateTimeField()
     ends = models.DateTimeField()

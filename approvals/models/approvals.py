@@ -70,7 +70,7 @@ class Approval(models.Model):
         Run, on_delete=models.PROTECT, related_name="approvals", db_constraint=False
     )
     gate = models.UUIDField(unique=True)
-    kind = models.TextField(choices=[(kind, kind) for kind in GateKind])
+    kind = models.TextField()  # a GateKind
     frame = models.TextField()
     call = models.TextField()
     tool = models.TextField()
@@ -91,7 +91,7 @@ class Approval(models.Model):
     approval_digest = models.TextField()
     seal = models.TextField()  # the engine's MAC over the digest, made at the opening
     seal_key_id = models.TextField()
-    status = models.TextField(choices=Status.choices, default=Status.PENDING)
+    status = models.TextField(default=Status.PENDING)
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True)  # the deadline
     first_expires_at = models.DateTimeField(null=True)  # before the first extension; in the digest

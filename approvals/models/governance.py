@@ -21,7 +21,6 @@ class PolicyAct(SignedAct):
     SIGNED_FIELDS = ("seq", "act", "number", "text", "by", "at", "effective_at")
 
     seq = models.IntegerField(primary_key=True)
-    act = models.TextField(choices=PolicyChange.choices)
     number = models.IntegerField()  # of the version
     text = models.TextField(default="")  # YAML; empty unless the act is PROPOSED
     effective_at = models.DateTimeField(null=True)
@@ -45,7 +44,6 @@ class PromptAct(SignedAct):
     )
 
     name = models.TextField()
-    act = models.TextField(choices=PromptChange.choices)
     number = models.IntegerField()  # of the version
     text = models.TextField(default="")  # empty unless the act is SAVED, as the note
     note = models.TextField(default="")
@@ -77,7 +75,6 @@ class AllowanceAct(SignedAct):
     )
 
     allowance = models.UUIDField()
-    act = models.TextField(choices=AllowanceChange.choices)
     tool = models.TextField(default="", db_default="")
     ends_at = models.DateTimeField(null=True)
     terms = models.TextField(default="", db_default="")  # JSON

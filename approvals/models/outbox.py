@@ -37,7 +37,7 @@ class OutboxMessage(models.Model):
     )  # of the last attempt: a status, or why none
     answer_body = models.TextField(default="", db_default="")  # the beginning of that answer
     ended_at = models.DateTimeField(null=True)
-    ending = models.TextField(choices=EndState.choices, null=True)
+    ending = models.TextField(null=True)  # an EndState
 
     class Meta:
         indexes = [
