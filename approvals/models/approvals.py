@@ -5,6 +5,7 @@ from typing import ClassVar
 from uuid import uuid4
 
 from django.db import models
+from django.db.models.lookups import Exact
 
 from approvals.models.signed import SignedRow
 from runtime.core.documents import external_call
@@ -166,8 +167,6 @@ class Approval(models.Model):
             ),
         ]
         indexes = [  # and in Postgres `approval_excluded_others`, of `excluded`
-            # The list of the API, also of ended ones.
-            models.Index(fields=["created_at", "id"], name="approval_order"),
             # The inbox, the oldest first.
             models.Index(
                 fields=["created_at", "id"],
@@ -222,7 +221,7 @@ class Approval(models.Model):
                 name="approval_history_votes",
                 condition=models.Q(decided_at__isnull=False) & ~models.Q(voted=[]),
             ),
-            # The history of an agent: of the run, and of the call.
+            # The history of an agent: of the run, and of the call if that is another one.
             models.Index(
                 ROOT_AGENT,
                 models.F("decided_at").desc(),
@@ -234,8 +233,9 @@ class Approval(models.Model):
                 ASKING_AGENT,
                 models.F("decided_at").desc(),
                 models.F("id").desc(),
-                name="approval_history_agent",
-                condition=models.Q(decided_at__isnull=False),
+                name="approval_history_asking",
+                condition=models.Q(decided_at__isnull=False)
+                & ~models.Q(Exact(ASKING_AGENT, ROOT_AGENT)),
             ),
             # Calls with an unknown outcome above the inbox.
             models.Index(

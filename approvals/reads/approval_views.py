@@ -339,15 +339,19 @@ def approvals(
         if status not in STATUSES:
             raise InvalidInput("status", f"must be one of {', '.join(STATUSES)}")
         rows = rows.filter(status=status)
+    # An id begins with the time. Only the index by time has the pending ones apart.
+    waits = status == Approval.Status.PENDING
     if run is not None:
         rows = rows.filter(run=run)
     if not 1 <= limit <= MAX_LIMIT:
         raise InvalidInput("limit", f"must be from 1 to {MAX_LIMIT}")
     if cursor is not None:
         _, at, last_id = decode_cursor(cursor, parts=2)
-        # The plain bound beside the pair lets Postgres walk the index from there.
-        rows = rows.filter(Q(created_at__gt=at) | Q(id__gt=last_id), created_at__gte=at)
-    selected = list(rows.order_by("created_at", "id")[: limit + 1])
+        after = Q(id__gt=last_id)
+        if waits:  # the plain bound beside the pair lets Postgres walk the index from there
+            after = Q(after | Q(created_at__gt=at), created_at__gte=at)
+        rows = rows.filter(after)
+    selected = list(rows.order_by(*["created_at"] * waits, "id")[: limit + 1])
     items = tuple(to_view(approval, principal) for approval in selected[:limit])
     last = encode_cursor(items[-1].created_at, items[-1].id) if len(selected) > limit else None
     return Page(items=items, next=last)

@@ -237,7 +237,8 @@ def _walks(principal: Principal | None, criteria: filters.DecisionFilter) -> tup
         return (_Walk(condition=Q(tool=criteria.tool or external_call.TOOL)),)
     if criteria.agent:
         root, asking = _is_agent(ROOT_AGENT, criteria), _is_agent(ASKING_AGENT, criteria)
-        return (_Walk(condition=root), _Walk(condition=asking & ~root))
+        asking &= ~Q(Exact(ASKING_AGENT, ROOT_AGENT))  # their index has no others
+        return (_Walk(condition=root), _Walk(condition=asking))
     return (_Walk(condition=Q()),)
 
 

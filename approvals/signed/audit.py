@@ -46,28 +46,25 @@ LAST_OF_CLAIM = Expression(
 """,
     parameters={},
 )
-_SET_HEAD = """
-    ON CONFLICT (run_id) DO UPDATE SET seq = EXCLUDED.seq, mac = EXCLUDED.mac, key_id = EXCLUDED.key_id
-"""
-_APPEND = f"""
-    WITH audited AS (
-        INSERT INTO approvals_auditentry ({_COLUMNS})
-        VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING run_id, seq)
+# The head of a new chain, and of one that goes on. They read the rows, so that these are written first: an overtaken
+# statement fails there and waits for no head. ON CONFLICT would also log a lock, or a confirmation of the new row.
+_FIRST_HEAD = """
     INSERT INTO approvals_audithead (run_id, seq, mac, key_id)
-    SELECT run_id, seq, %s, %s FROM audited {_SET_HEAD}
+    SELECT run_id, seq, %(head_mac)s, %(head_key)s FROM audited WHERE seq = %(head_seq)s
 """
+_NEXT_HEAD = """
+    UPDATE approvals_audithead AS head SET seq = audited.seq, mac = %(head_mac)s, key_id = %(head_key)s
+    FROM audited WHERE head.run_id = audited.run_id AND audited.seq = %(head_seq)s
+"""
+_INSERT = f"INSERT INTO approvals_auditentry ({_COLUMNS})"
+_VALUES = f"VALUES (%({_COLUMNS.replace(', ', ')s, %(')})s)"
 # The same as parts of a statement that has the run's row as `run`. The rows are a JSON list.
 _APPENDED = f"""
-    INSERT INTO approvals_auditentry ({_COLUMNS})
+    {_INSERT}
     SELECT {_COLUMNS} FROM run, json_to_recordset(%(audited)s::json) AS a (
         run_id uuid, seq bigint, at timestamptz, actor text, token text, act text, subject text, detail text,
         hash text, key_id text)
     RETURNING run_id, seq
-"""
-# It reads the rows, so that they are written first: an overtaken statement fails there and waits for no head.
-_COUNTED = f"""
-    INSERT INTO approvals_audithead (run_id, seq, mac, key_id)
-    SELECT run_id, seq, %(head_mac)s, %(head_key)s FROM audited WHERE seq = %(head_seq)s {_SET_HEAD}
 """
 _IMPORTED = """
     WITH RECURSIVE line (id) AS (
@@ -111,9 +108,11 @@ def append(
         detail=detail,
         at=at or clock.now(),
     )
-    head = _seal_head(entry)
+    added = f"WITH audited AS ({_INSERT} {_VALUES} RETURNING run_id, seq)"
+    head = _head_after(entry, starts=entry.seq == 1)
+    parameters: dict[str, Any] = {**_written(entry), **head.parameters}
     with connection.cursor() as cursor:
-        cursor.execute(_APPEND, [*_written(entry).values(), head.mac, head.key_id])
+        cursor.execute(f"{added} {head.sql}", parameters)
 
 
 def subject_of(request: UUID) -> str:
@@ -184,8 +183,7 @@ def following(
 
 def appended(entries: Sequence[AuditEntry]) -> tuple[StatementPart, ...]:
     """Return the parts of an engine statement that add these rows to their run's chain, and replace its head."""
-    rows, last = [_written(entry) for entry in entries], entries[-1]
-    head = _seal_head(last)
+    rows = [_written(entry) for entry in entries]
     return (
         StatementPart(
             name="audited",
@@ -193,11 +191,7 @@ def appended(entries: Sequence[AuditEntry]) -> tuple[StatementPart, ...]:
             parameters={"audited": _ROWS.encode(rows)},
             overtaken="audit_order",
         ),
-        StatementPart(
-            name="counted",
-            sql=_COUNTED,
-            parameters={"head_seq": last.seq, "head_mac": head.mac, "head_key": head.key_id},
-        ),
+        _head_after(entries[-1], starts=entries[0].seq == 1),
     )
 
 
@@ -275,9 +269,14 @@ def verify(run: UUID) -> int:
     return count
 
 
-def _seal_head(entry: AuditEntry) -> signatures.Seal:
-    """Return the MAC of the head of a chain that ends with this row."""
-    return signatures.seal(purposes.AUDIT, *_head_parts(entry), short=True)
+def _head_after(entry: AuditEntry, *, starts: bool) -> StatementPart:
+    """Return the part that writes the head of a chain that ends with this row. `starts` says that the chain is new."""
+    head = signatures.seal(purposes.AUDIT, *_head_parts(entry), short=True)
+    return StatementPart(
+        name="counted",
+        sql=_FIRST_HEAD if starts else _NEXT_HEAD,
+        parameters={"head_seq": entry.seq, "head_mac": head.mac, "head_key": head.key_id},
+    )
 
 
 def _head_parts(entry: AuditEntry) -> tuple[str, ...]:

@@ -202,6 +202,8 @@ def test_a_count_of_another_run_is_found(run: UUID) -> None:
 def test_a_count_that_was_deleted_is_found(run: UUID) -> None:
     AuditHead.objects.filter(run_id=run).delete()
     assert broken_at(run) == 6
+    audit.append(run=run, actor=None, act="noted", subject="x", detail={})
+    assert broken_at(run) == 7
 
 
 def test_a_row_after_the_count_is_refused(run: UUID) -> None:
