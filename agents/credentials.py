@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import httpx2
 
@@ -171,6 +171,7 @@ class Secret:
         return "Secret(••••)"
 
 
+@runtime_checkable
 class Credential(Protocol):
     """A credential of a tool. `name` is what the tool and people call it."""
 

@@ -109,7 +109,7 @@ def select_arguments(
 
 def check(function: Any, setting: str, argument_names: Collection[str], label: str) -> None:
     """Raise DefinitionError unless this is a synchronous function of some of the tool's arguments."""
-    if not callable(function) or inspect.iscoroutinefunction(function):
+    if inspect.iscoroutinefunction(function):
         raise DefinitionError(f"{label}: {setting} must be a function of its arguments, not async")
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:

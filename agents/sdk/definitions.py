@@ -7,6 +7,7 @@ answer may wait for a reviewer gives it by a call of its own.
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from functools import cache
@@ -21,6 +22,7 @@ from agents.sdk import fields, mistakes
 from agents.sdk.previews import Preview, PreviewChange
 from agents.sdk.signature import ToolSignature, read_signature
 from agents.sdk.spec import (
+    CHECKED,
     DEFAULT_DEADLINE,
     FINAL_ANSWER,
     AgentSpec,
@@ -29,10 +31,10 @@ from agents.sdk.spec import (
     Condition,
     Holds,
     Prompt,
+    Seconds,
     ThreadMemory,
     ToolSpec,
     last,
-    positive,
     prompt,
     summary,
 )
@@ -74,6 +76,7 @@ ANSWER_ARGUMENT = "answer"
 ANSWERED_TOGETHER = (
     "together"  # the name of the arguments of an answer that is not alone in its reply
 )
+MAX_TOKENS = 1_000_000  # of one reply
 ANSWER_SENTENCE = "Give the answer to the requester"
 
 _Tool = Callable[..., Callable[[Callable[..., Any]], Any]]
@@ -96,9 +99,10 @@ class Answer:
     seconds that reviewers have, `deny_reasons` are the reasons that they are offered.
     """
 
+    __pydantic_config__ = CHECKED
     approval: bool | Condition = True
     risk: Risk | str | Condition = Risk.LOW
-    expires_in: float | None = None
+    expires_in: Seconds | None = None
     deny_reasons: Sequence[str] = ()
 
 
@@ -111,6 +115,7 @@ class Budget:
     this one included.
     """
 
+    __pydantic_config__ = CHECKED
     turns: int | None = None
     calls: int | None = None
     tokens: int | None = None
@@ -164,10 +169,10 @@ def tool(
     approval: bool | Callable[..., bool] = False,
     risk: Risk | str | Callable[..., Risk | str] = Risk.LOW,
     sentence: str | None = None,
-    deadline: float = DEFAULT_DEADLINE,
+    deadline: Seconds = DEFAULT_DEADLINE,
     retry: RetryPolicy = TOOL_RETRIES,
-    expires_in: float | None = None,
-    secret_args: Sequence[str] = (),
+    expires_in: Seconds | None = None,
+    secret_args: Sequence[str] | AbstractSet[str] = (),
     secret_result: bool = False,
     isolate: bool = False,
     deny_reasons: Sequence[str] = (),
@@ -193,9 +198,11 @@ def tool(
     `context.credentials`. `foreign_signature` describes the arguments in place of the function's types, for
     a tool of another system. Raises DefinitionError if the definition is invalid.
     """
+    settings = locals()
 
     def define(function: Callable[..., Any]) -> ToolSpec:
         label = f"tool {function.__name__}"
+        mistakes.check_settings(tool, settings, label)
         effect_class = fields.effect(effect, function, label)
         signature = foreign_signature or read_signature(function, label, context=ToolContext)
         return ToolSpec(
@@ -211,10 +218,10 @@ def tool(
             risk=fields.risk(risk, signature, label),
             approval=fields.approval(approval, signature, label),
             sentence=fields.sentence(sentence, function.__name__, signature, label),
-            deadline=positive(deadline, "deadline", label),
+            deadline=deadline,
             wants_context=signature.wants_context,
             retry=fields.retry(retry, label),
-            expires_in=None if expires_in is None else positive(expires_in, "expires_in", label),
+            expires_in=expires_in,
             secret_args=fields.secret_args(secret_args, signature, label),
             secret_result=secret_result,
             isolate=fields.isolate(function, effect_class, label) if isolate else False,
@@ -240,16 +247,16 @@ def agent(
     subagents: Sequence[AgentSpec] = (),
     steps: Sequence[str] | None = None,
     approvals: ApprovalMode | Risk | str = ApprovalMode.BY_TOOL,
-    models: Sequence[str] = (),
+    models: Sequence[str] | str = (),
     retry: RetryPolicy = MODEL_RETRIES,
-    deadline: float = MODEL_DEADLINE,
+    deadline: Seconds = MODEL_DEADLINE,
     holds: Holds | None = None,
     compaction: Compaction | None = None,
     budget: Budget | None = None,
     output: type[BaseModel] | None = None,
     answer: Answer | bool | Callable[..., bool] = False,
-    temperature: float | None = None,
-    max_tokens: int | None = None,
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None,
+    max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None,
     plan: bool = False,
     thread_memory: ThreadMemory | None = None,
     title: str = "",
@@ -280,9 +287,9 @@ def agent(
     is no part of the agent's version. Raises DefinitionError if the definition is invalid.
     """
     label = f"agent {name}"
-    tools = fields.each(ToolSpec, tools, f"{label}: tools", "a function with @tool")
+    tools = fields.usable(ToolSpec, tools)
     tools = (*tools, _plan_tool()) if plan else tools
-    subagents = fields.each(AgentSpec, subagents, f"{label}: subagents", "made by agent(…)")
+    subagents = fields.usable(AgentSpec, subagents)
     names = [*(tool.name for tool in tools), *(subagent.name for subagent in subagents)]
     fields.refuse_duplicates(names, label)
     schema = fields.input_schema(input, label)
@@ -293,10 +300,10 @@ def agent(
         instructions=fields.instructions(instructions, label),
         instruct=None if isinstance(instructions, str | Prompt) else instructions,
         prompt_name=fields.prompt_name(instructions, schema, label),
-        model=fields.script(model, label),
-        temperature=fields.temperature(temperature, label),
-        max_tokens=fields.max_tokens(max_tokens, label),
-        thread_memory=fields.thread_memory(thread_memory, label),
+        model=None if isinstance(model, str) else model,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        thread_memory=thread_memory,
         input=input,
         input_schema={**schema, "additionalProperties": False},
         tools=tools,
@@ -305,8 +312,8 @@ def agent(
         approvals=fields.approvals(approvals, label),
         models=fields.models(model, models, label),
         retry=fields.retry(retry, label),
-        deadline=positive(deadline, "deadline", label),
-        holds=fields.holds(holds or Holds(), label),
+        deadline=deadline,
+        holds=holds or Holds(),
         compaction=fields.compaction(compaction, label),
         budget=None if budget is None else budget.read(label),
         output=output,

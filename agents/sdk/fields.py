@@ -3,26 +3,24 @@
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
 from agents.credentials import Credential
 from agents.endpoints import NAMED
 from agents.errors import DefinitionError
-from agents.sdk import conditions, mistakes, previews, spec
+from agents.sdk import conditions, previews, spec
 from agents.sdk.signature import ToolSignature, json_schema_of
 from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import EFFECT_CLASSES, RISKS, EffectClass, FailureCause, Risk
-from runtime.core.values.limits import MAX_REMEMBERED, MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS
 from runtime.core.values.texts import find_placeholders
 
 T = TypeVar("T")
 
 MAX_TITLE = 60  # characters
-MAX_TOKENS = 1_000_000  # of one reply
 MAX_DENY_REASONS, MAX_DENY_REASON = 8, 120  # texts that a tool suggests, and characters of each
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -66,26 +64,16 @@ def prompt_name(instructions: Any, schema: dict[str, Any], label: str) -> str:
 
 def input_schema(input: Any, label: str) -> dict[str, Any]:
     """Return the JSON Schema of the agent's input."""
-    _require_model(input, "input", label)
     return json_schema_of(TypeAdapter(input), f"{label}: its input")
 
 
 def output(output: Any, names: Sequence[str], label: str) -> dict[str, Any]:
     """Return the JSON Schema that the agent's model gets for its result."""
-    _require_model(output, "output", label)
     if spec.FINAL_ANSWER in names:
         raise DefinitionError(
             f"{label}: its model gives the output with a tool named {spec.FINAL_ANSWER}: give your tool another name"
         )
     return json_schema_of(TypeAdapter(output), f"{label}: its output")
-
-
-def _require_model(value: Any, name: str, label: str) -> None:
-    if not (isinstance(value, type) and issubclass(value, BaseModel)):
-        raise DefinitionError(
-            f"{label}: {name} must be a Pydantic model, not {value!r}: write `class Order(BaseModel): number: str`,"
-            f" then `{name}=Order`"
-        )
 
 
 def effect(value: Any, function: Callable[..., Any], label: str) -> EffectClass:
@@ -98,45 +86,9 @@ def effect(value: Any, function: Callable[..., Any], label: str) -> EffectClass:
     return effect
 
 
-def each(kind: type[T], entries: Sequence[Any], label: str, requirement: str) -> tuple[T, ...]:
-    """Return the valid items. Mistakes that were already noted are left out."""
-    invalid = [entry for entry in entries if not isinstance(entry, kind | mistakes.Unusable)]
-    if invalid:
-        names = ", ".join(str(getattr(entry, "__name__", repr(entry))) for entry in invalid)
-        raise DefinitionError(f"{label}: {names}: each of them is {requirement}")
+def usable(kind: type[T], entries: Sequence[Any]) -> tuple[T, ...]:
+    """Return the items without those whose mistakes were already noted."""
     return tuple(entry for entry in entries if isinstance(entry, kind))
-
-
-def script(model: Any, label: str) -> Callable[..., Any] | None:
-    """Return the script, None if `model` is a name or missing."""
-    if model is None or isinstance(model, str):
-        return None
-    if not callable(model):
-        raise DefinitionError(
-            f"{label}: model is a script, or the name of a provider's model such as openai:…, not {model!r}"
-        )
-    script: Callable[..., Any] = model
-    return script
-
-
-def temperature(temperature: float | None, label: str) -> float | None:
-    """Return the temperature: a number from 0 to 2, or None."""
-    if temperature is not None and not (
-        type(temperature) in (int, float) and 0 <= temperature <= 2
-    ):
-        raise DefinitionError(
-            f"{label}: temperature must be a number from 0 to 2, not {temperature!r}"
-        )
-    return temperature
-
-
-def max_tokens(max_tokens: int | None, label: str) -> int | None:
-    """Return the limit of a reply's tokens: a whole number from 1 to MAX_TOKENS, or None."""
-    if max_tokens is not None and not (type(max_tokens) is int and 1 <= max_tokens <= MAX_TOKENS):
-        raise DefinitionError(
-            f"{label}: max_tokens must be a whole number from 1 to {MAX_TOKENS}, not {max_tokens!r}"
-        )
-    return max_tokens
 
 
 def compaction(compaction: spec.Compaction | None, label: str) -> spec.Compaction | None:
@@ -145,33 +97,7 @@ def compaction(compaction: spec.Compaction | None, label: str) -> spec.Compactio
         return None
     if compaction.messages is None and compaction.bytes is None:
         raise DefinitionError(f"{label}: compaction needs messages or bytes to begin at")
-    if (compaction.messages is not None and compaction.messages < 4) or (
-        compaction.bytes is not None and compaction.bytes < 1_000
-    ):
-        raise DefinitionError(f"{label}: compaction begins at 4 messages or 1000 bytes, or later")
     return compaction
-
-
-def thread_memory(memory: spec.ThreadMemory | None, label: str) -> spec.ThreadMemory | None:
-    """Return the memory of an agent's threads."""
-    if memory is not None and not isinstance(memory, spec.ThreadMemory):
-        raise DefinitionError(
-            f"{label}: thread_memory must be last(…) or summary(…), not {memory!r}"
-        )
-    if memory is not None and (
-        type(memory.last) is not int or not 1 <= memory.last <= MAX_REMEMBERED
-    ):
-        raise DefinitionError(f"{label}: thread_memory=last(…) takes 1 to {MAX_REMEMBERED} texts")
-    minimum, maximum = MIN_SUMMARY_TOKENS, MAX_SUMMARY_TOKENS
-    if (
-        memory is not None
-        and memory.summary != 0
-        and not (type(memory.summary) is int and minimum <= memory.summary <= maximum)
-    ):
-        raise DefinitionError(
-            f"{label}: thread_memory=summary(…) takes {minimum} to {maximum} tokens"
-        )
-    return memory
 
 
 def name(name: str, label: str) -> str:
@@ -214,17 +140,11 @@ def approvals(value: Any, label: str) -> spec.ApprovalMode | Risk:
     raise DefinitionError(f"{label}: {value!r} is not one of {allowed}")
 
 
-def holds(holds: spec.Holds, label: str) -> spec.Holds:
-    """Return the rules for holds."""
-    if holds.every is not None and holds.every < 1:
-        raise DefinitionError(f"{label}: holds.every must be a number of replies, at least 1")
-    if holds.after is not None:
-        spec.positive(holds.after, "holds.after", label)
-    return holds
-
-
 def retry(policy: RetryPolicy, label: str) -> RetryPolicy:
     """Return the retry policy. It may not repeat invalid requests."""
+    numbers = (policy.attempts, policy.base, policy.ceiling)
+    if type(policy.attempts) is not int or {*map(type, numbers)} - {int, float}:
+        raise DefinitionError(f"{label}: retry needs numbers, not {numbers}")
     if policy.attempts < 1 or not 0 <= policy.base <= policy.ceiling < float("inf"):
         raise DefinitionError(
             f"{label}: retry needs at least one attempt, and 0 <= base <= ceiling seconds"
@@ -281,11 +201,8 @@ def approval(approval: Any, signature: ToolSignature, label: str) -> bool | spec
     """Return whether each call needs a person, or the function that judges each."""
     if callable(approval):
         return _condition(approval, "approval", signature, label)
-    if not isinstance(approval, bool):
-        raise DefinitionError(
-            f"{label}: approval is True, False or a function of its arguments, not {approval!r}"
-        )
-    return approval
+    result: bool = approval
+    return result
 
 
 def before(
@@ -300,7 +217,7 @@ def before(
 def preview_ignores(names: Sequence[str], preview: Any, label: str) -> tuple[str, ...]:
     """Return the parts of previews that do not matter."""
     wrong = [name for name in names if name.partition(".")[0] not in previews.PARTS]
-    if isinstance(names, str) or wrong or (names and preview is None):
+    if wrong or (names and preview is None):
         raise DefinitionError(
             f"{label}: preview_ignores must be a list of parts of its preview: {', '.join(previews.PARTS)}, "
             "or of their entries, as in counts.sessions"
@@ -320,7 +237,7 @@ def _condition(
     return condition
 
 
-def schema(signature: ToolSignature, secret: Sequence[str]) -> dict[str, Any]:
+def schema(signature: ToolSignature, secret: Collection[str]) -> dict[str, Any]:
     """Return the schema of the arguments. One that is secret and may be missing is marked as `writeOnly`.
 
     So the page that offers missing arguments leaves it out. A secret that is present is recognised by its seal.
@@ -332,31 +249,30 @@ def schema(signature: ToolSignature, secret: Sequence[str]) -> dict[str, Any]:
     return {**signature.schema, "properties": properties}
 
 
-def secret_args(names: Sequence[str], signature: ToolSignature, label: str) -> frozenset[str]:
+def secret_args(names: Collection[str], signature: ToolSignature, label: str) -> frozenset[str]:
     """Return the names of secret arguments, each of which the function must have."""
     unknown = sorted(set(names) - set(signature.schema["properties"]))
-    if isinstance(names, str) or unknown:
+    if unknown:
         raise DefinitionError(f"{label}: secret_args must be names of its arguments")
     return frozenset(names)
 
 
 def deny_reasons(reasons: Sequence[str], label: str) -> tuple[str, ...]:
     """Return the suggested reasons for a denial: a few short texts, each in one line."""
-    texts = [
-        text for text in reasons if isinstance(text, str) and text.strip() and text.isprintable()
-    ]
-    fits = len(reasons) <= MAX_DENY_REASONS and all(len(text) <= MAX_DENY_REASON for text in texts)
-    if isinstance(reasons, str) or len(texts) != len(reasons) or not fits:
+    fits = (
+        text.strip() and text.isprintable() and len(text) <= MAX_DENY_REASON for text in reasons
+    )
+    if len(reasons) > MAX_DENY_REASONS or not all(fits):
         requirement = f"at most {MAX_DENY_REASONS} texts, each one line of at most {MAX_DENY_REASON} characters"
         raise DefinitionError(f"{label}: deny_reasons must be {requirement}")
-    return tuple(texts)
+    return tuple(reasons)
 
 
 def credentials(
     credentials: Sequence[Credential], signature: ToolSignature, label: str
 ) -> tuple[Credential, ...]:
     """Return the credentials, each with a name of its own. The function must take the context that has them."""
-    names = [getattr(credential, "name", None) for credential in credentials]
+    names = [credential.name for credential in credentials]
     if not all(isinstance(name, str) and NAME.fullmatch(name) for name in names):
         raise DefinitionError(f"{label}: each of its credentials has a name, such as crm")
     if len(set(names)) < len(names):

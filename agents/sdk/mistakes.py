@@ -2,17 +2,24 @@
 
 The first one ends the start of a worker, and `manage.py agents check` lists them all. So while a module is read, the
 mistakes of invalid tools and agents are noted, not raised, and the rest of the module is read.
+
+A setting of another kind than its annotation says is such a mistake; pydantic checks it.
 """
 
+import inspect
+import reprlib
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from types import FrameType
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from agents.errors import DefinitionError
 
@@ -26,6 +33,15 @@ OURS = (
     "runtime",
 )  # a mistake is in their caller, not in these files
 
+
+# What authors write for a value of these classes.
+KINDS = {
+    "AgentSpec": "an agent made by agent(…)",
+    "BaseModel": "a Pydantic model, such as `class Order(BaseModel): number: str`",
+    "Sequence": "a list",
+    "ThreadMemory": "last(…) or summary(…)",
+    "ToolSpec": "a function with @tool",
+}
 
 _INSTALL = (
     "name its package in a file, and start with AGENTS_REQUIREMENTS=that file (docs/how-to/release-agents.md), or put"
@@ -119,7 +135,14 @@ def recording(define: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(define)
     def defined(*args: P.args, **kwargs: P.kwargs) -> T:
+        name = kwargs.get("name") or getattr(args[0] if args else None, "name", "")
+        label = f"{define.__name__} {name}".rstrip()
         try:
+            try:
+                settings = inspect.signature(define).bind(*args, **kwargs).arguments
+            except TypeError as exc:
+                raise DefinitionError(f"{label}: {exc}") from exc
+            check_settings(define, settings, label)
             return define(*args, **kwargs)
         except DefinitionError as exc:
             reading = _reading.get()
@@ -129,3 +152,44 @@ def recording(define: Callable[P, T]) -> Callable[P, T]:
             return cast("T", Unusable())
 
     return defined
+
+
+def check_settings(define: Callable[..., Any], settings: Mapping[str, Any], label: str) -> None:
+    """Raise DefinitionError for a setting that is not of the kind, or within the bounds, that `define` annotates."""
+    try:
+        kinds_of(define).validate_python(settings)
+    except ValidationError as exc:
+        problems = [line for line in exc.errors() if not isinstance(line["input"], Unusable)]
+        if not problems:
+            return
+        setting = str(problems[0]["loc"][0])
+        of_setting = [line for line in problems if line["loc"][0] == setting]
+        # Each member of a union has a problem. The deepest one is in the member that the author meant.
+        depth = max(len(line["loc"]) for line in of_setting)
+        deepest = [line for line in of_setting if len(line["loc"]) == depth]
+        # An index may be the name of a union's member.
+        indices = (
+            index
+            for index in deepest[0]["loc"][1:]
+            if isinstance(index, int) or hasattr(settings[setting], index)
+        )
+        path = ".".join(map(str, [setting, *indices]))
+        requirements = " or ".join(dict.fromkeys(map(_requirement, deepest)))
+        value = getattr(deepest[0]["input"], "__name__", reprlib.repr(deepest[0]["input"]))
+        raise DefinitionError(f"{label}: {path} must be {requirements}, not {value}") from exc
+
+
+@cache
+def kinds_of(define: Callable[..., Any]) -> TypeAdapter[Any]:
+    """Return the check of the arguments of a function by its annotations."""
+    make: Any = TypedDict  # as in `signature.read_signature`
+    kinds = make(define.__name__, get_type_hints(define, include_extras=True), total=False)
+    kinds.__pydantic_config__ = ConfigDict(strict=True, arbitrary_types_allowed=True)
+    return TypeAdapter(kinds)
+
+
+def _requirement(problem: Mapping[str, Any]) -> str:
+    kinds = [kind for kind in problem.get("ctx", {}).values() if kind in KINDS]
+    if kinds or problem["type"] == "sequence_str":
+        return KINDS[kinds[0] if kinds else "Sequence"]
+    return str(problem["msg"]).removeprefix("Input should be ")

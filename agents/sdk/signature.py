@@ -6,9 +6,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NotRequired, get_type_hints
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
-from pydantic_core import SchemaError
+from pydantic_core import SchemaError, to_json
 from typing_extensions import TypedDict
 
 from agents.errors import DefinitionError
@@ -46,15 +46,21 @@ def read_signature(function: Callable[..., Any], label: str, *, context: type) -
             raise DefinitionError(f"{label}: argument {parameter.name} has no type")
         if hints[parameter.name] is context:
             raise DefinitionError(f"{label}: the context must be the first parameter")
-        _build(hints[parameter.name], f"{label}: argument {parameter.name}")
+        adapter = _build(hints[parameter.name], f"{label}: argument {parameter.name}")
+        if parameter.default is parameter.empty:
+            continue
+        default = f"{label}: the default of {parameter.name}"
+        try:
+            require_json(parameter.default, default)
+            adapter.validate_json(to_json(parameter.default), strict=True)  # as a call gives it
+        except NotJson as exc:
+            raise DefinitionError(str(exc)) from exc
+        except ValidationError as exc:
+            problem = exc.errors()[0]["msg"]
+            raise DefinitionError(f"{default} is not of its type: {problem}") from exc
     result = _result(hints.get("return", Any), label)
     # Copies: a function may change its own.
     defaults = {p.name: deepcopy(p.default) for p in parameters if p.default is not p.empty}
-    for name, value in defaults.items():
-        try:
-            require_json(value, f"the default of {name}")
-        except NotJson as exc:
-            raise DefinitionError(f"{label}: {exc}") from exc
     fields = {
         p.name: NotRequired[hints[p.name]] if p.name in defaults else hints[p.name]
         for p in parameters

@@ -11,19 +11,18 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from inspect import iscoroutinefunction
-from typing import Any, Literal, assert_never
+from typing import Annotated, Any, Literal, assert_never
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from agents.credentials import Credential
 from agents.errors import DefinitionError
 from agents.sdk import mistakes
-from runtime.core.values import call_options
+from runtime.core.values import call_options, limits
 from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.enums import RISKS, EffectClass, Risk
 from runtime.core.values.ids import is_prompt_name
 from runtime.core.values.json_values import copied, sha256_of
-from runtime.core.values.limits import MAX_INSTRUCTIONS, MAX_REMEMBERED
 from runtime.core.values.texts import find_placeholders
 
 DEFAULT_DEADLINE = 30.0
@@ -43,6 +42,11 @@ class ApprovalMode(StrEnum):
 
 
 Condition = Callable[..., Any]  # a function of the validated arguments of a call
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+SummaryTokens = Annotated[int, Field(ge=limits.MIN_SUMMARY_TOKENS, le=limits.MAX_SUMMARY_TOKENS)]
+
+# The fields of settings are checked where a definition has them, so that the mistake names the tool or agent.
+CHECKED = ConfigDict(revalidate_instances="always", strict=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +57,9 @@ class Holds:
     time with the messages, oldest first. It returns the reason to stop, or nothing.
     """
 
-    every: int | None = None
-    after: float | None = None
+    __pydantic_config__ = CHECKED
+    every: Annotated[int, Field(ge=1)] | None = None
+    after: Seconds | None = None
     when: Callable[[tuple[dict[str, Any], ...]], str | None] | None = None
 
     def reason_to_stop(
@@ -161,8 +166,8 @@ class ToolSpec:
     def with_settings(
         self,
         *,
-        deadline: float | None = None,
-        expires_in: float | None = None,
+        deadline: Seconds | None = None,
+        expires_in: Seconds | None = None,
         approval: bool | None = None,
     ) -> "ToolSpec":
         """Return the tool with another deadline, time to decide (both in seconds) or approval for one agent.
@@ -170,17 +175,10 @@ class ToolSpec:
         None leaves a setting as it is. If `approval=False` overrides a tool that requires approval, `make agents` and
         the agent's page say so. Raise DefinitionError for a time that is not more than 0.
         """
-        label = f"tool {self.name}: with_settings"
-        checked = {
-            "deadline": None if deadline is None else positive(deadline, "deadline", label),
-            "expires_in": None if expires_in is None else positive(expires_in, "expires_in", label),
-            "approval": approval,
-        }
-        overrides: dict[str, Any] = {name: one for name, one in checked.items() if one is not None}
-        if not isinstance(overrides.get("approval", False), bool):
-            raise DefinitionError(f"{label}: approval must be True or False, not {approval!r}")
-        if self.question and overrides.get("approval") is False:
-            raise DefinitionError(f"{label}: a question always waits for a person")
+        stated = {"deadline": deadline, "expires_in": expires_in, "approval": approval}
+        overrides: dict[str, Any] = {k: value for k, value in stated.items() if value is not None}
+        if self.question and approval is False:
+            raise DefinitionError(f"tool {self.name}: a question always waits for a person")
         asks = bool(self.approval) or self.waived
         settings = replace(self.settings, **overrides)
         return replace(
@@ -206,8 +204,9 @@ class Compaction:
     quickly; without it the agent's model writes the summary.
     """
 
-    messages: int | None = None
-    bytes: int | None = None
+    __pydantic_config__ = CHECKED
+    messages: Annotated[int, Field(ge=4)] | None = None
+    bytes: Annotated[int, Field(ge=1_000)] | None = None
     summarise: Callable[[tuple[dict[str, Any], ...]], str] | None = None
 
     @property
@@ -232,8 +231,9 @@ class ThreadMemory:
     With `summary`, the most tokens that it takes, the model sums them up at the beginning of the run.
     """
 
-    last: int
-    summary: int = 0
+    __pydantic_config__ = CHECKED
+    last: Annotated[int, Field(ge=1, le=limits.MAX_REMEMBERED)]
+    summary: Literal[0] | SummaryTokens = 0
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -252,9 +252,9 @@ def prompt(name: str, text: str) -> Prompt:
         raise DefinitionError(
             f"prompt {name!r}: a name has letters, digits, - and _, in one or two parts with a / between"
         )
-    if not isinstance(text, str) or not 0 < len(text.strip()) <= MAX_INSTRUCTIONS:
+    if not isinstance(text, str) or not 0 < len(text.strip()) <= limits.MAX_INSTRUCTIONS:
         raise DefinitionError(
-            f"prompt {name}: its text must have 1 to {MAX_INSTRUCTIONS} characters"
+            f"prompt {name}: its text must have 1 to {limits.MAX_INSTRUCTIONS} characters"
         )
     return Prompt(name, inspect.cleandoc(text))
 
@@ -266,7 +266,7 @@ def last(texts: int) -> ThreadMemory:
 
 def summary(max_tokens: int) -> ThreadMemory:
     """Remember a summary of the thread, in so many tokens at most. The model makes it when the run begins."""
-    return ThreadMemory(last=MAX_REMEMBERED, summary=max_tokens)
+    return ThreadMemory(last=limits.MAX_REMEMBERED, summary=max_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -414,13 +414,6 @@ class AgentSpec:
     def fingerprint(self) -> str:
         """Return the digest of the definition."""
         return sha256_of(self.definition)
-
-
-def positive(seconds: float, name: str, label: str) -> float:
-    """Return a number of seconds. Raise DefinitionError unless it is more than 0 and finite."""
-    if not 0 < seconds < float("inf"):
-        raise DefinitionError(f"{label}: {name} must be a number of seconds, more than 0")
-    return seconds
 
 
 def _tool_definition(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:

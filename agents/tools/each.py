@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, create_model
 
-from agents.errors import DefinitionError
 from agents.sdk import agent as define
 from agents.sdk import mistakes
 from agents.sdk.scripts import Reply, Script, Turn, answer, call, script, together
@@ -47,8 +46,8 @@ def for_each(
     *,
     name: str | None = None,
     description: str | None = None,
-    max_items: int = 100,
-    at_once: int = 5,
+    max_items: Annotated[int, Field(ge=1, le=MAX_ITEMS)] = 100,
+    at_once: Annotated[int, Field(ge=1, le=MAX_AT_ONCE)] = 5,
 ) -> AgentSpec:
     """Make an agent that has `agent` work on each item of a list. List it among the sub-agents of another one.
 
@@ -60,15 +59,6 @@ def for_each(
     """
     if isinstance(agent, mistakes.Unusable):
         return agent
-    if not isinstance(agent, AgentSpec):
-        raise DefinitionError(f"for_each: {agent!r}: it takes an agent, made by agent(…)")
-    label = f"agent {name or f'each_{agent.name}'}"
-    for setting, value, maximum in (
-        ("max_items", max_items, MAX_ITEMS),
-        ("at_once", at_once, MAX_AT_ONCE),
-    ):
-        if type(value) is not int or not 1 <= value <= maximum:
-            raise DefinitionError(f"{label}: {setting} must be a whole number from 1 to {maximum}")
     items: Any = Annotated[list[agent.input], Field(min_length=1, max_length=max_items)]  # type: ignore[name-defined]
     spec = define(
         name=name or f"each_{agent.name}",

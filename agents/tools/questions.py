@@ -8,7 +8,7 @@ from pydantic import Field
 
 from agents.errors import DefinitionError, ToolError
 from agents.sdk import mistakes, tool
-from agents.sdk.spec import ToolSpec
+from agents.sdk.spec import Seconds, ToolSpec
 
 MAX_QUESTION = 2_000  # characters
 
@@ -28,7 +28,7 @@ def ask_person(
     *,
     name: str = "ask_person",
     description: str = "Ask a person, and wait for the answer. Returns the answer.",
-    expires_in: float | None = None,
+    expires_in: Seconds | None = None,
     deny_reasons: Sequence[str] = (),
 ) -> ToolSpec:
     """Make a tool with which an agent asks a person. The run waits for the answer, which becomes the call's result.

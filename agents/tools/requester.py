@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from agents.sdk import mistakes, tool
-from agents.sdk.spec import ToolSpec
+from agents.sdk.spec import Seconds, ToolSpec
 from runtime.core.values.enums import Risk
 
 MAX_TOLD = 4_000  # characters; fewer than KEPT_INLINE bytes, so a page has the whole text
@@ -29,7 +29,7 @@ def tell_requester(
     risk: Risk | str | Callable[..., Risk | str] = Risk.LOW,
     name: str = "tell_requester",
     description: str = "Send a message to the person who started the run, before your answer. Returns the message.",
-    expires_in: float | None = None,
+    expires_in: Seconds | None = None,
     deny_reasons: Sequence[str] = (),
 ) -> ToolSpec:
     """Make a tool with which an agent sends messages to the requester of its run, who reads them on the run's page.

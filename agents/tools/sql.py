@@ -12,7 +12,7 @@ from pydantic import Field
 
 from agents.errors import DefinitionError, ToolError
 from agents.sdk import FailureCause, NotDone, ToolContext, mistakes, tool
-from agents.sdk.spec import ToolSpec
+from agents.sdk.spec import Seconds, ToolSpec
 from runtime.core.values.json_values import size_of
 from runtime.core.values.texts import plain
 
@@ -52,8 +52,8 @@ def sql_query(
     *,
     name: str = "sql_query",
     description: str,
-    max_rows: int = 200,
-    seconds: float = 10.0,
+    max_rows: Annotated[int, Field(ge=1, le=MAX_ROWS)] = 200,
+    seconds: Seconds = 10.0,
     approval: bool = False,
 ) -> ToolSpec:
     """Make a tool with which an agent reads a Postgres database. It gives one SELECT, and the values in it apart.
@@ -66,8 +66,6 @@ def sql_query(
     `description`. Raises DefinitionError if the definition is invalid.
     """
     label = f"tool {name}"
-    if not 1 <= max_rows <= MAX_ROWS:
-        raise DefinitionError(f"{label}: max_rows must be between 1 and {MAX_ROWS}")
     if not url_env.isidentifier():
         raise DefinitionError(f"{label}: url_env must be the name of an environment variable")
 

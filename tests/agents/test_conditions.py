@@ -158,7 +158,7 @@ def test_another_risk_asks_before_a_run_continues(before: str, after: str) -> No
     [
         ({"risk": lambda amount: "low"}, "risk takes amount, which is not an argument of the tool"),
         ({"approval": lambda *euros: True}, "approval takes euros, which is not an argument"),
-        ({"approval": "yes"}, "approval is True, False or a function of its arguments"),
+        ({"approval": "yes"}, "approval must be a valid boolean or callable"),
         ({"risk": "grave"}, "'grave' is not one of low, medium, high"),
     ],
 )

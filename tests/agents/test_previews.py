@@ -33,6 +33,9 @@ def _preview(context: ToolContext, euros: int) -> Preview:
     return made
 
 
+async def _late(euros: int) -> None: ...
+
+
 def _open() -> str | None:
     said: str | None = world["open"]()
     return said
@@ -285,7 +288,7 @@ def test_a_settled_call_keeps_no_preview() -> None:
     ("more", "said"),
     [
         ({"preview": lambda amount: None}, "preview takes amount, which is not an argument"),
-        ({"precondition": "yes"}, "precondition must be a function of its arguments"),
+        ({"precondition": _late}, "precondition must be a function of its arguments"),
         ({"preview_ignores": ["counts"]}, "preview_ignores must be a list of parts"),
         ({"preview": _preview, "preview_ignores": ["colour"]}, "preview_ignores must be a list"),
     ],

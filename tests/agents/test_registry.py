@@ -211,9 +211,9 @@ def test_every_mistake_is_listed_with_its_place(
     said = capsys.readouterr().out.splitlines()
     wrong = [
         r"wrong_office\.py:\d+: tool act: ",
-        r"wrong_office\.py:\d+: tool help: with_settings: ",
+        r"wrong_office\.py:\d+: with_settings help: ",
         r"wrong_office\.py:\d+: agent first: .* not 'small'",
-        r"wrong_office\.py:\d+: agent second: .* plain: each of them is a function with @tool",
+        r"wrong_office\.py:\d+: agent second: tools.0 must be a function with @tool, not plain",
         r"broken_office\.py:1: ZeroDivisionError",
         r"missing_office: there is no such module",
         r"^no agents, 6 mistakes$",
@@ -253,6 +253,7 @@ def test_a_new_agent_replaces_no_file_and_needs_a_name_of_its_own(tmp_path: Path
         ("Leaflets", "lower case letters"),
         ("class", "cannot be a module"),
         ("say", "a name that the files of the agent use"),
+        ("conftest", "a name that the files of the agent use"),
         ("email", "there is a module email already"),
     ):
         with pytest.raises(CommandError, match=why):

@@ -94,8 +94,8 @@ def test_nothing_is_published_after_a_denial(drive):
 '''
 
 _AWAITED = {"time": "a time", "event": "an event", "instance": "the instance that performs it"}
-# Names that the functions above look up when they run: the agent would be in their place.
-_TAKEN = frozenset({"call", "drive", "say"})
+# Names that the functions above look up when they run, and that of the third file: the agent would be in their place.
+_TAKEN = frozenset({"call", "conftest", "drive", "say"})
 
 CONFTEST = 'pytest_plugins = ["agents.testing.plugin"]\n'
 

@@ -118,7 +118,7 @@ def test_a_wrong_definition_is_a_mistake_of_the_author() -> None:
     for number in (0, MAX_ROWS + 1):
         with pytest.raises(DefinitionError, match="max_rows"):
             sql_query("SHOP_URL", description=SHOP, max_rows=number)
-    with pytest.raises(DefinitionError, match="deadline"):
+    with pytest.raises(DefinitionError, match="seconds must be greater than 0"):
         sql_query("SHOP_URL", description=SHOP, seconds=-10)
     with pytest.raises(DefinitionError, match="url_env"):
         sql_query("postgres://me:secret@host/db", description=SHOP)
