@@ -334,7 +334,7 @@ def _task(name: str) -> Any:
 def _reached() -> "Iterator[redis.Redis]":
     """Yield the broker client. Raises ConnectionError if the broker is unreachable, or refuses a command."""
     try:
-        yield _broker(settings.REDIS_URL)
+        yield _broker(settings.REDIS_URL, os.getpid(), threading.get_ident())
     except redis.ResponseError as exc:
         problem = f"the broker refuses a command: {exc}"
         if str(exc).startswith("WRONGTYPE"):
@@ -344,15 +344,16 @@ def _reached() -> "Iterator[redis.Redis]":
         raise ConnectionError(f"the broker is unreachable: {exc}") from exc
 
 
-@functools.cache
-def _broker(url: str) -> "redis.Redis":
-    """Open the connection pool of this process. Threads share it; a forked child opens its own connections."""
+@functools.lru_cache(64)
+def _broker(url: str, process: int, thread: int) -> "redis.Redis":
+    """Open the connection of a thread. To take one of a pool for each command would double their processor time."""
     return redis.Redis.from_url(
         url,
         socket_timeout=2,
         socket_connect_timeout=1,
         health_check_interval=25,
         retry=Retry(NoBackoff(), 1),
+        single_connection_client=True,
     )
 
 

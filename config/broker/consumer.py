@@ -25,9 +25,7 @@ from runtime import broker
 log = logging.getLogger(__name__)
 
 RESERVED = 8  # one of this many threads is reserved for resumed runs
-WAIT_SECONDS = (
-    1.0  # at most, for a hint or an end; then the reader looks whether its process drains
-)
+WAIT_SECONDS = 1.0  # at most, for a hint or an end; then it looks whether its process drains
 
 
 class HintReader(threading.Thread):
