@@ -9,7 +9,6 @@ connection and this process: only the token that asked may read, wait for or can
 """
 
 import json
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -17,10 +16,9 @@ from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from agents.catalogue.queries import OfferedTool, offered_tools
+from agents.catalogue.queries import offered_tools
 from agents.sdk.spec import APPROVAL_RESULT
 from approvals.decisions import gateway_calls
-from approvals.decisions.gateway_calls import GatewayCall
 from config import longpoll
 from config.mcp import (
     ID,
@@ -35,7 +33,6 @@ from config.mcp import (
     text_result,
 )
 from runtime.core.run.continuation import RunStatus
-from runtime.core.values.enums import EFFECT_CLASSES
 from runtime.core.values.errors import NotJson
 from runtime.errors import RequestError
 from runtime.ports import wiring
@@ -55,15 +52,15 @@ _APPROVAL_RESULT = {
 @csrf_exempt
 def serve(request: HttpRequest, gateway: str) -> HttpResponse:
     """Answer one message to a gateway. It may note that the client has a result."""
-    return respond(request, partial(_connect, gateway))
 
+    def connect(actor: Actor) -> Gateway:
+        wiring.access().require(actor, "runs:start")
+        tools = offered_tools(gateway)
+        if tools is None:
+            raise Http404("There is no such gateway.")
+        return Gateway(gateway, tools, actor)
 
-def _connect(name: str, actor: Actor) -> "Gateway":
-    wiring.access().require(actor, "runs:start")
-    tools = offered_tools(name)
-    if tools is None:
-        raise Http404("There is no such gateway.")
-    return Gateway(name, tools, actor)
+    return respond(request, connect)
 
 
 class Gateway(ProtocolServer):
@@ -75,22 +72,12 @@ class Gateway(ProtocolServer):
     )
     task_capability = {"cancel": {}, "requests": {"tools": {"call": {}}}}
 
-    def __init__(self, name: str, offered: tuple[OfferedTool, ...], actor: Actor) -> None:
+    def __init__(self, name: str, offered: list[dict[str, Any]], actor: Actor) -> None:
         self.name, self.offered, self.actor = name, offered, actor
 
     def tools(self) -> list[dict[str, Any]]:
         """Describe the tools as their definitions were accepted."""
-        accepted = [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "inputSchema": tool.schema,
-                "annotations": {"readOnlyHint": not EFFECT_CLASSES[tool.effect].has_side_effects},
-                "execution": {"taskSupport": "optional"},
-            }
-            for tool in self.offered
-        ]
-        return [*accepted, _APPROVAL_RESULT]
+        return [*self.offered, _APPROVAL_RESULT]
 
     def answer(self, request: HttpRequest, method: object, params: Params) -> dict[str, Any]:
         """Answer a message, or note that the client has the result of one."""
@@ -118,13 +105,16 @@ class Gateway(ProtocolServer):
     def call(self, request: HttpRequest, params: Params) -> dict[str, Any]:
         """Start the run of a call or find it, and answer with its result, its handle or its task."""
         name, arguments = read_call(params)
-        is_task = params.get("task") is not None
+        task = params.get("task")
+        if not isinstance(task, dict | None):
+            raise MessageRefused("the task of a call is an object")
+        is_task = task is not None
         waiting = request.headers.get(longpoll.RUN_HEADER.decode())  # the same call once more
         if waiting is not None:
             return self._wait(_id(waiting))
         if name == APPROVAL_RESULT and not is_task:
             return self._wait(_id(arguments.get("handle")))
-        if name not in {tool.name for tool in self.offered}:
+        if name not in {tool["name"] for tool in self.offered}:
             code = METHOD_NOT_FOUND if name == APPROVAL_RESULT else INVALID_PARAMS
             raise MessageRefused("there is no such tool, or it has no tasks", code)
         run = gateway_calls.ask(gateway=self.name, tool=name, arguments=arguments, actor=self.actor)
@@ -133,13 +123,13 @@ class Gateway(ProtocolServer):
     def _wait(self, run: UUID, *, is_task: bool = False) -> dict[str, Any]:
         """Answer with the result; `config.longpoll` waits for it by the headers."""
         call = gateway_calls.read(gateway=self.name, run=run, actor=self.actor)
-        wait = "met" if call.ended else f"unmet; {settings.SIGNOFF_GATEWAY_SECONDS:.0f}s"
+        wait = "met" if call.ended_at else f"unmet; {settings.SIGNOFF_GATEWAY_SECONDS:.0f}s"
         self.headers = {
             longpoll.HEADER.decode(): wait,
             longpoll.PERSON_HEADER.decode(): self.actor.person,
             longpoll.RUN_HEADER.decode(): str(run),
         }
-        if is_task and not call.ended:  # an answer would be taken for the result
+        if is_task and not call.ended_at:  # an answer would be taken for the result
             raise MessageRefused("the task has not ended: ask again", NOT_ENDED)
         related = {"io.modelcontextprotocol/related-task": {"taskId": str(run)}}
         return {**_result_of(call), **({"_meta": related} if is_task else {})}
@@ -155,7 +145,7 @@ class Gateway(ProtocolServer):
             "status": status,
             "statusMessage": message,
             "createdAt": call.created_at.isoformat(),
-            "lastUpdatedAt": call.changed_at.isoformat(),
+            "lastUpdatedAt": (call.cancelled_at or call.ended_at or call.idle_since).isoformat(),
             "ttl": min(days) * _DAY_MILLISECONDS if days else None,
             "pollInterval": POLL_MILLISECONDS,
         }
@@ -168,41 +158,45 @@ def _id(text: object) -> UUID:
         raise MessageRefused("the handle is not a UUID") from exc
 
 
-def _state_of(call: GatewayCall) -> tuple[str, str]:
+def _state_of(call: Any) -> tuple[str, str]:
     """Return the status of a task and its text.
 
     It is never `input_required`: that asks the client for input, and the people who decide are not its client.
     `cancelled` stays, as the protocol demands, also if a call that had begun then ended otherwise. `failed` includes a
     denial, as results with `isError` do.
     """
-    if call.cancelled:
+    if call.cancelled_at:
         return "cancelled", "Nothing more starts. A call that had begun may end."
-    if not call.ended:
+    if not call.ended_at:
         return "working", _notice_of(call)
-    if call.answer is None or call.answer["error"] is not None:
+    answer = gateway_calls.answer_of(call)
+    if answer is None or answer["error"] is not None:
         return "failed", "tasks/result has the reason."
     return "completed", ""
 
 
-def _notice_of(call: GatewayCall) -> str:
-    asks = call.status is RunStatus.SUSPENDED
+def _notice_of(call: Any) -> str:
+    asks = call.status == RunStatus.SUSPENDED
     state = "It waits for a person's decision" if asks else "It is under way"
-    return f"This call has no result yet. {state}, at {settings.PUBLIC_URL}/runs/{call.run}/."
+    return f"This call has no result yet. {state}, at {settings.PUBLIC_URL}/runs/{call.id}/."
 
 
-def _result_of(call: GatewayCall) -> dict[str, Any]:
-    if not call.ended:
+def _result_of(call: Any) -> dict[str, Any]:
+    if not call.ended_at:
         notice = (
-            f"{_notice_of(call)} Ask {APPROVAL_RESULT} with the handle {call.run}, or send the same"
+            f"{_notice_of(call)} Ask {APPROVAL_RESULT} with the handle {call.id}, or send the same"
             " call again."
         )
-        handle = {"handle": str(call.run), "status": "waiting"}
+        handle = {"handle": str(call.id), "status": "waiting"}
         return {**text_result(notice), "structuredContent": handle}
-    answer = call.answer
+    answer = gateway_calls.answer_of(call)
     if answer is None:
-        return text_result(
-            f"The call has no result: its run {call.status}. {call.reason}", is_error=True
-        )
+        text = f"The call has no result: its run {call.status}. {call.reason or ''}"
+        if gateway_calls.may_be_made(call):
+            text += (
+                f" It was made before, or may have been: see {settings.PUBLIC_URL}/runs/{call.id}/."
+            )
+        return text_result(text, is_error=True)
     if answer["error"] is not None:
         return text_result(answer["error"], is_error=True)
     content = answer["result"]

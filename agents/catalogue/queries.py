@@ -14,7 +14,7 @@ from agents.catalogue.versions import changes
 from agents.models import AgentVersion, PublishedAgent
 from agents.sdk.spec import GATEWAY, PIN
 from runtime.core.documents import external_call
-from runtime.core.values.enums import EffectClass
+from runtime.core.values.enums import EFFECT_CLASSES, EffectClass
 from runtime.core.values.json_schema import Property, parts
 from runtime.core.values.json_values import is_text
 from runtime.reads.labels import effect_texts
@@ -239,18 +239,8 @@ def _tool(tool: dict[str, Any]) -> ToolView:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedTool:
-    """A tool with the name, the description and the schema that were accepted, and its declared effect."""
-
-    name: str
-    description: str
-    schema: dict[str, Any]
-    effect: EffectClass
-
-
-def offered_tools(name: str) -> tuple[OfferedTool, ...] | None:
-    """Return the tools of the gateway of this name, None if there is none."""
+def offered_tools(name: str) -> list[dict[str, Any]] | None:
+    """Describe the tools of the gateway of this name as MCP does, None if there is none."""
     agent = PublishedAgent.objects.filter(name=name).first() if is_text(name) else None
     if agent is None:
         return None
@@ -258,12 +248,15 @@ def offered_tools(name: str) -> tuple[OfferedTool, ...] | None:
     if version is None or version.definition["model"] != GATEWAY:
         return None
     names = agent.input_schema["properties"]["tool"]["enum"]  # in the order of the tools
-    return tuple(
-        OfferedTool(
-            name=of_server,
-            description=tool["description"],
-            schema={key: rule for key, rule in tool["schema"].items() if key != PIN},
-            effect=EffectClass(tool["effect"]),
-        )
+    return [
+        {
+            "name": of_server,
+            "description": tool["description"],
+            "inputSchema": {key: rule for key, rule in tool["schema"].items() if key != PIN},
+            "annotations": {
+                "readOnlyHint": not EFFECT_CLASSES[EffectClass(tool["effect"])].has_side_effects
+            },
+            "execution": {"taskSupport": "optional"},
+        }
         for of_server, tool in zip(names, agent.tools, strict=True)
-    )
+    ]

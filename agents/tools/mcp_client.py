@@ -90,7 +90,20 @@ async def call_tool(
     refuses. Any other error leaves the outcome unknown.
     """
     exchange = Exchange(server)
-    task = asyncio.ensure_future(_connect_and_call(definition, context, arguments, exchange))
+
+    async def connect_and_call() -> None:
+        try:
+            async with _connect(exchange, context.credentials, context.remaining()) as client:
+                try:
+                    await _call(client, definition, context.key, arguments, exchange)
+                except (
+                    Exception
+                ) as exc:  # it would leave the connection's task group as another one
+                    exchange.problem = exc
+        except Exception as exc:
+            exchange.problem = exchange.problem or exc
+
+    task = asyncio.ensure_future(connect_and_call())
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:  # at the deadline, at which the task ends by itself
@@ -101,46 +114,31 @@ async def call_tool(
     raise _problem_of(exchange, exchange.problem) from exchange.problem
 
 
-async def _connect_and_call(
-    definition: Definition, context: ToolContext, arguments: Mapping[str, Any], exchange: Exchange
-) -> None:
-    try:
-        async with _connect(exchange, context.credentials, context.remaining()) as client:
-            await _call(client, definition, context, arguments, exchange)
-    except Exception as exc:
-        exchange.problem = exchange.problem or exc
-
-
 async def _call(
     client: Client,
     definition: Definition,
-    context: ToolContext,
+    key: str,
     arguments: Mapping[str, Any],
     exchange: Exchange,
 ) -> None:
-    """Record the result or the problem. An exception would leave the connection's task group as another one."""
-    try:
-        listed = {tool.name: tool for tool in await _list(client)}
-        tool = listed.get(definition.name)
-        if tool is None or _definition(tool).digest != definition.digest:
-            change = (
-                "describes it differently than it was accepted" if tool else "does not have it now"
-            )
-            raise DefinitionChanged(
-                f"The tool {definition.name} was not called, because its MCP server {change}: see what changed with"
-                " `manage.py mcp_tools`, and accept it or take the tool out; then start the workers again."
-            )
-        exchange.calling, exchange.sent = True, bool(exchange.server.command)
-        # Not Client.call_tool, which sends a call again that the server refused for its headers, nor that of the
-        # session, which checks the result by a schema of the server: that may take for ever.
-        params = types.CallToolRequestParams(
-            name=definition.name, arguments=dict(arguments), _meta={KEY: context.key}
+    """Call the tool if it is as it was accepted, and record its result."""
+    listed = {tool.name: tool for tool in await _list(client)}
+    tool = listed.get(definition.name)
+    if tool is None or _definition(tool).digest != definition.digest:
+        change = "describes it differently than it was accepted" if tool else "does not have it now"
+        raise DefinitionChanged(
+            f"The tool {definition.name} was not called, because its MCP server {change}: see what changed with"
+            " `manage.py mcp_tools`, and accept it or take the tool out; then start the workers again."
         )
-        exchange.result = await client.session.send_request(
-            types.CallToolRequest(params=params), types.CallToolResult
-        )
-    except Exception as exc:
-        exchange.problem = exc
+    exchange.calling, exchange.sent = True, bool(exchange.server.command)
+    # Not Client.call_tool, which sends a call again that the server refused for its headers, nor that of the
+    # session, which checks the result by a schema of the server: that may take for ever.
+    params = types.CallToolRequestParams(
+        name=definition.name, arguments=dict(arguments), _meta={KEY: key}
+    )
+    exchange.result = await client.session.send_request(
+        types.CallToolRequest(params=params), types.CallToolResult
+    )
 
 
 async def _list(client: Client) -> list[types.Tool]:

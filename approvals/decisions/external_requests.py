@@ -218,7 +218,8 @@ def cancel(*, instance: Instance, request: UUID) -> ExternalRequest:
 def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:
     """Use the approval of a request: its call starts. The same key again gives the same answer.
 
-    Raise NoSuchRun; AlreadyUsed; NotApproved; ApprovalExpired; NotReady while the run has not received the decision.
+    Raise NoSuchRun; UnknownInstance; AlreadyUsed; NotApproved; ApprovalExpired; NotReady while the run has not received
+    the decision.
     """
     run_id = read(instance=instance, request=request).id
     try:
@@ -230,6 +231,7 @@ def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:
             if approval is None:
                 raise errors.NotApproved
             if external.use is None:
+                instances.lock(instance.id)
                 _check_usable(instance, external, status, approval)
                 wait = _wait_of(connection, run_id)
                 if wait is None:

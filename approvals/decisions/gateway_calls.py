@@ -7,8 +7,6 @@ be read any number of times by the token that asked, with the handle, which is t
 """
 
 import json
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -18,34 +16,17 @@ from approvals.models import AuditEntry
 from runtime.control import interventions
 from runtime.control.start import start
 from runtime.control.user_actions import atomic
-from runtime.core.run.continuation import RunStatus
 from runtime.core.values.json_values import require_json, sha256_of
 from runtime.errors import NoSuchRun, RunEnded
 from runtime.models import Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor
+from runtime.reads.transcript import reachable_transcript
 from runtime.store import failpoints, runs
 
 ASK, COLLECT = "gateway", "gateway_collect"  # failpoints
 COLLECTED = "collected"  # the audited act of giving the result to the client
 _CANCELLED = "The MCP client that asked has cancelled its call."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayCall:
-    """A call and its run. `answer` is the result of the run, None before its end and of one that did not complete.
-
-    `cancelled` tells whether a person or its client cancelled it, also if its worker goes on.
-    """
-
-    run: UUID
-    status: RunStatus
-    created_at: datetime
-    changed_at: datetime
-    ended: bool
-    cancelled: bool
-    answer: dict[str, Any] | None
-    reason: str
 
 
 def ask(*, gateway: str, tool: str, arguments: Any, actor: Actor) -> UUID:
@@ -75,21 +56,25 @@ def ask(*, gateway: str, tool: str, arguments: Any, actor: Actor) -> UUID:
     return started.run
 
 
-def read(*, gateway: str, run: UUID, actor: Actor) -> GatewayCall:
-    """Return a call of this token through this gateway. Raise NoSuchRun for any other run, and one not kept here."""
+def read(*, gateway: str, run: UUID, actor: Actor) -> Any:
+    """Return the run of a call of this token through this gateway, with `cancelled_at`, None if no one cancelled it.
+
+    The worker of a cancelled call may go on. Raise NoSuchRun for any other run, and for one that is not kept here.
+    """
     row = _calls(gateway, actor).filter(pk=run).first()
     if row is None:
         raise NoSuchRun
-    return GatewayCall(
-        run=row.id,
-        status=RunStatus(row.status),
-        created_at=row.created_at,
-        changed_at=row.cancelled_at or row.ended_at or row.idle_since,
-        ended=row.ended_at is not None,
-        cancelled=row.cancelled_at is not None,
-        answer=json.loads(row.output) if row.output else None,
-        reason=row.reason or "",
-    )
+    return row
+
+
+def answer_of(call: Run) -> dict[str, Any] | None:
+    """Return the result of the run of a call; None before its end, and of one that did not complete."""
+    return json.loads(call.output) if call.output else None
+
+
+def may_be_made(call: Run) -> bool:
+    """Tell whether a call that has no result changed the outside world, or may have: a cancellation undoes nothing."""
+    return any(record.has_side_effects for record in reachable_transcript(call.id).calls())
 
 
 def cancel(*, gateway: str, run: UUID, actor: Actor) -> None:
@@ -100,7 +85,7 @@ def cancel(*, gateway: str, run: UUID, actor: Actor) -> None:
     with atomic() as connection:
         status = runs.locked_row(connection, run).status
         call = read(gateway=gateway, run=run, actor=actor)
-        if call.ended or call.cancelled:
+        if call.ended_at or call.cancelled_at:
             raise RunEnded(status)
         interventions.cancel_for(run=run, reason=_CANCELLED, actor=actor)
         wiring.approvals().record_audit(run=run, actor=actor, act=COLLECTED, detail={})
@@ -110,8 +95,8 @@ def collect(*, gateway: str, run: UUID, actor: Actor) -> None:
     """Record that the client has the result of an ended call; later ones change nothing. Raise NoSuchRun."""
     with atomic() as connection:
         runs.locked_row(connection, run)
-        row = _calls(gateway, actor).filter(pk=run, ended_at__isnull=False).first()
-        if row is None:
+        row = read(gateway=gateway, run=run, actor=actor)
+        if row.ended_at is None:
             raise NoSuchRun
         if not _is_over(row):
             wiring.approvals().record_audit(run=run, actor=actor, act=COLLECTED, detail={})

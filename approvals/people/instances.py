@@ -110,7 +110,7 @@ def provision(fields: InstanceFields, *, actor: Actor) -> InstanceView:
         _lock_key(f"{owner.pk} {key_hash}")
         instance = Instance.objects.filter(owner=owner, idempotency_key=key_hash).first()
         if instance is None:
-            return _created(owner, fields, key_hash)
+            return _created(owner, fields, key_hash, actor)
     if instance.deleted_at is not None:
         raise InstanceDeleted
     if instance.fingerprint != fields.fingerprint or instance.sealed is None:
@@ -143,7 +143,7 @@ def change(fields: InstanceFields, *, instance: UUID, actor: Actor) -> InstanceV
             first = Webhook(url=sent[0], registration_id=sent[1]) if sent else None
             return InstanceView(id=instance, name=earlier["name"], webhook=first)
         if fields.webhook is not None:
-            _verify(fields.webhook, instance, actor.person)
+            _verify(fields.webhook, instance, actor)
         row = _read(instance, actor, locks=True)
         if not fields.keeps_webhook:
             put_webhook(row, fields.webhook)
@@ -217,7 +217,8 @@ def create_token(*, name: str, days: int | None, actor: Actor) -> tuple[Token, s
     if actor.token is not None:
         AccessService().require(actor, Scope.ADMIN)
         last = Token.objects.get(pk=actor.token).expires_at
-        if last is not None and (days is None or clock.now() + timedelta(days=days) > last):
+        # Compared as numbers, because a wrong number of days may be beyond all dates.
+        if last is not None and (days is None or days > (last - clock.now()) / timedelta(days=1)):
             raise InvalidInput("days", f"must end before the token that asks, at {last:%Y-%m-%d}")
     owner = User.objects.get(username=actor.person)
     scopes = [Scope.INSTANCES_MANAGE]
@@ -225,8 +226,13 @@ def create_token(*, name: str, days: int | None, actor: Actor) -> tuple[Token, s
 
 
 def revoke_token(public_id: str, *, actor: Actor) -> Token:
-    """End a token of any provisioner for good; a second time changes nothing. Raise Forbidden, UnknownToken."""
+    """End a token of any provisioner for good; a second time changes nothing. Raise Forbidden, UnknownToken.
+
+    A token that only manages instances ends itself alone: the others may do more than it may.
+    """
     require_provisioner(actor)
+    if actor.token not in (None, public_id):
+        AccessService().require(actor, Scope.ADMIN)
     return tokens.end(_provisioner_tokens(), public_id, actor=actor.person)
 
 
@@ -268,10 +274,10 @@ def lock(instance: UUID) -> None:
         raise UnknownInstance
 
 
-def _created(owner: User, fields: InstanceFields, key_hash: str) -> InstanceView:
+def _created(owner: User, fields: InstanceFields, key_hash: str, actor: Actor) -> InstanceView:
     at, secret, instance_id = clock.now(), secrets.token_hex(32), uuid4()
     if fields.webhook is not None:
-        _verify(fields.webhook, instance_id, owner.get_username())
+        _verify(fields.webhook, instance_id, actor)
     Instance.objects.filter(sealed__isnull=False, created_at__lt=at - _KEPT).update(sealed=None)
     instance = Instance(
         id=instance_id,
@@ -311,12 +317,12 @@ def _view(instance: Instance, **fields: Any) -> InstanceView:
     return InstanceView(id=instance.id, name=instance.name, webhook=webhook, **fields)
 
 
-def _verify(target: Webhook, instance: UUID, person: str) -> None:
-    """Ask the receiver for a challenge, once. Raise InvalidUrl, WebhookVerificationFailed.
+def _verify(target: Webhook, instance: UUID, actor: Actor) -> None:
+    """Ask the receiver for a challenge, once. Raise InvalidUrl, WebhookVerificationFailed, Forbidden.
 
     It may take ten seconds of a thread of the web, so one webhook of a person is verified at a time.
     """
-    _lock_key(f"webhooks of {person}")
+    _lock_key(f"webhooks of {actor.person}")
     webhook.check_url(target.url)
     challenge, message_id = str(uuid4()), str(uuid4())
     body = {
@@ -338,6 +344,7 @@ def _verify(target: Webhook, instance: UUID, person: str) -> None:
         answer = None
     if answer != {"challenge": challenge}:
         raise WebhookVerificationFailed
+    require_provisioner(actor)  # the receiver may have answered after the actor's token was revoked
 
 
 def _lock_key(text: str) -> None:

@@ -226,14 +226,15 @@ def ask(
     """
     if command and shutil.which(command[0]) is None:
         stop(f"there is no program {command[0]}", 127)
+    arguments, claims = (
+        gate.read_arguments(arg or [], command or []),
+        {"risk": risk} if risk else {},
+    )
+    call = gate.new_call(tool, arguments, claims, key=key, reasoning=reason)
     request, status = gate.ask(
         context.obj[0],
-        tool,
-        gate.read_arguments(arg or [], command or []),
-        claims={"risk": risk} if risk else {},
-        reasoning=reason,
+        call,
         timeout=timeout,
-        key=key,
         command=command or [],
         tell=lambda text: tell([text], err=True),
     )

@@ -85,13 +85,9 @@ def approved(
 
 def ask(
     url: str | None,
-    tool: str,
-    arguments: Mapping[str, Any],
+    call: protocol.Call,
     *,
-    claims: Mapping[str, Any],
-    reasoning: str | None,
     timeout: str,
-    key: str | None,
     command: Sequence[str],
     tell: Callable[[str], None],
 ) -> tuple[str, int]:
@@ -99,7 +95,6 @@ def ask(
 
     Raise NotApproved if the command must not run. A signal while it waits cancels the request.
     """
-    call = new_call(tool, arguments, claims, key=key, reasoning=reasoning)
     with closing(_Asking(*connection(url))) as client, _handled({signal.SIGTERM: _interrupt}):
         client.tell = tell
         try:

@@ -157,13 +157,3 @@ EXPORT_RUN = Route("POST", "/runs/{run}/export", bytes)
 LIST_APPROVALS = Route("GET", "/approvals", ApprovalPage, _FILTERS)
 READ_APPROVAL = Route("GET", "/approvals/{approval}", Approval)
 DECIDE = Route("POST", "/approvals/{approval}/decision", Approval, body=_DECISION, repeatable=False)
-ROUTES: tuple[Route[Any], ...] = (
-    START_RUN,
-    LIST_RUNS,
-    READ_RUN,
-    READ_JOURNAL,
-    EXPORT_RUN,
-    LIST_APPROVALS,
-    READ_APPROVAL,
-    DECIDE,
-)

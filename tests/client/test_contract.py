@@ -14,7 +14,8 @@ from pydantic import BaseModel
 
 from config.api import api
 from config.env.environment import ROOT
-from signoff_client.routes import ROUTES, Route
+from signoff_client import routes
+from signoff_client.routes import Route
 
 Document = dict[str, Any]
 
@@ -23,6 +24,9 @@ Document = dict[str, Any]
 def document() -> Document:
     content: Document = json.loads(json.dumps(api.get_openapi_schema(), default=str))
     return content
+
+
+ROUTES = [value for value in vars(routes).values() if isinstance(value, Route)]
 
 
 def _name(route: Route[Any]) -> str:

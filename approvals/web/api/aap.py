@@ -38,7 +38,6 @@ MAX_WAIT_SECONDS = 30
 RETRY_SECONDS = 60  # after which an instance with too many requests may ask again
 READY_SECONDS = 10  # in which a run receives its decision, unless no worker is free
 _BEARER = re.compile(r"[Bb]earer ([^\s]+)")
-_DURATION = re.compile(r"([1-9][0-9]{0,8})[0-9]*([smh])")  # more digits are too long anyway
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _TYPES = {
@@ -50,12 +49,17 @@ _TYPES = {
     500: "internal",
     503: "dependency",
 }  # all others are `invalid_request`
-_NOT_EMPTY = re.compile("(?s).+")
-_UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
-_BYTES = re.compile(r"whsec_[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=")  # 32, in base64
+_DURATION = "[1-9][0-9]*[smh]"
+_FORMS = {  # of the texts, by the names of their fields; the others are objects
+    **dict.fromkeys(("tool", "server", "note", "instance_name"), ".+"),
+    **dict.fromkeys(("agent_reasoning", "type", "url"), ".*"),
+    **dict.fromkeys(("timeout", "wait"), _DURATION),
+    "status": "succeeded|failed",
+    "registration_id": "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}",
+    "signing_secret": "whsec_[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=",  # the base64 of 32 bytes
+}
 
 View = Callable[..., HttpResponse]
-Readers = Mapping[str, Callable[[Any, str], Any]]  # of the values, with the names of their fields
 
 
 class WireError(Exception):
@@ -86,22 +90,22 @@ class WireCall:
             raise WireError(message, code="invalid_idempotency_key")
         return key
 
-    def read(self, readers: Readers, *required: str) -> tuple[dict[str, Any], dict[str, Submitted]]:
-        """Return the values of the body, and its fields as they were sent. Raise WireError as `_read_fields` does."""
+    def fields(self, names: str, *, required: str = "") -> dict[str, Submitted]:
+        """Return the fields of the body. Raise WireError naming one that is unknown, missing or wrong."""
         fields = json_values.read_object(self.request.body)
-        values = {name: field.value for name, field in fields.items()}
-        return _read_fields(values, readers, *required), fields
+        _check_fields(_values(fields), names, required=required)
+        return fields
 
 
-def _view(require: Callable[[WireCall], None] | None = None, **methods: Any) -> View:
-    """Make a view of the functions for its methods. Each gets a WireCall, and all errors have the protocol's shape."""
+def _view(caller: str = "", **methods: Any) -> View:
+    """Make a view of the functions for its methods, which an `instance` or an `actor` calls, each with a WireCall."""
 
     @csrf_exempt
     def view(request: HttpRequest, **route: str) -> HttpResponse:
         request_id = str(uuid4())
         try:
             call, handler = _authenticate(request), methods.get(str(request.method))
-            if require is None:
+            if not caller:
                 raise _not_found("There is no such address.")
             if handler is None:
                 message = f"{request.method} is not possible here."
@@ -110,7 +114,11 @@ def _view(require: Callable[[WireCall], None] | None = None, **methods: Any) -> 
                 ids = {name: UUID(text) for name, text in route.items()}
             except ValueError:
                 raise _not_found("There is no such object.") from None
-            require(call)
+            if getattr(call, caller) is None:
+                message = "This credential is not for this address."
+                raise WireError(message, code="wrong_credential", status=403)
+            if call.actor is not None:
+                instances.require_provisioner(call.actor)
             response: HttpResponse = handler(call, **ids)
         except Exception as exc:  # every answer has the protocol's shape and the id
             response = _refusal(exc, request_id)
@@ -133,34 +141,27 @@ def _authenticate(request: HttpRequest) -> WireCall:
     return WireCall(request=request, instance=instance, actor=actor)
 
 
-def _require_instance(call: WireCall) -> None:
-    if call.instance is None:
-        raise WireError("Only an instance may do this.", code="wrong_credential", status=403)
-
-
-def _require_provisioner(call: WireCall) -> None:
-    if call.actor is None:
-        raise WireError("Only a provisioner may do this.", code="wrong_credential", status=403)
-    instances.require_provisioner(call.actor)
-
-
 # Requests
 
 
 def _create(call: WireCall) -> HttpResponse:
     key = call.key()
-    values, fields = call.read(_REQUEST, "tool", "arguments", "timeout")
+    fields = call.fields(
+        "tool server agent_reasoning arguments context timeout", required="tool arguments timeout"
+    )
+    timeout = _duration(fields["timeout"].value)
     external, is_new = external_requests.ask(
-        instance=call.instance, key=key, submitted=fields, timeout=values["timeout"]
+        instance=call.instance, key=key, submitted=fields, timeout=timeout
     )
     return _answer(_resource(external), 201 if is_new else 200)
 
 
 def _read(call: WireCall, id: UUID) -> HttpResponse:
-    if unknown := call.request.GET.keys() - {"wait"}:
+    query = call.request.GET.dict()
+    if unknown := query.keys() - {"wait"}:
         raise WireError("This is not known.", min(unknown), code="unknown_parameter")
-    wait = call.request.GET.get("wait")
-    seconds = 0.0 if wait is None else _duration(wait, "wait").total_seconds()
+    _check_fields(query, "wait")
+    seconds = _duration(query["wait"]).total_seconds() if query else 0.0
     external = external_requests.read(instance=call.instance, request=id)
     response = _answer(_resource(external))
     if external.state.status is external_requests.RequestStatus.PENDING and seconds:
@@ -175,17 +176,18 @@ def _cancel(call: WireCall, id: UUID) -> HttpResponse:
 def _consume(call: WireCall, id: UUID) -> HttpResponse:
     key = call.key()
     if call.request.body:
-        call.read({})
+        call.fields("")
     return _answer(_resource(external_requests.use(instance=call.instance, request=id, key=key)))
 
 
 def _report(call: WireCall, id: UUID) -> HttpResponse:
-    values, _ = call.read(_OUTCOME, "status")
+    fields = call.fields("status note", required="status")
+    note = fields.get("note")
     external = external_requests.report(
         instance=call.instance,
         request=id,
-        succeeded=values["status"] == "succeeded",
-        note=values.get("note"),
+        succeeded=fields["status"].value == "succeeded",
+        note=note.value if note else None,
     )
     return _answer(_resource(external))
 
@@ -211,11 +213,15 @@ def _change(call: WireCall, id: UUID) -> HttpResponse:
 def _instance_fields(call: WireCall, *, is_change: bool = False) -> InstanceFields:
     """Return the fields of the body. A change has one at least, and a null removes the webhook."""
     key = call.key()
-    values, fields = call.read(_CHANGE if is_change else _INSTANCE)
-    if is_change and not fields:
+    fields = json_values.read_object(call.request.body)
+    values = _values(fields)
+    if is_change and not values:
         raise WireError("Send at least one field.", "instance_name", code="missing_field")
+    is_removed = is_change and values.get("delivery", "") is None
+    delivery = values.pop("delivery") if is_removed else values.get("delivery")
+    _check_fields(values, "instance_name delivery")
     return InstanceFields(
-        webhook=values.get("delivery"),
+        webhook=None if delivery is None else _webhook(delivery),
         keeps_webhook="delivery" not in fields,
         name=values.get("instance_name"),
         key=key,
@@ -231,70 +237,42 @@ def _delete(call: WireCall, id: UUID) -> HttpResponse:
 # Values
 
 
-def _read_fields(
-    fields: Mapping[str, Any], readers: Readers, *required: str, within: str = ""
-) -> dict[str, Any]:
-    """Return the values of the fields. Raise WireError naming one that is unknown, missing or wrong."""
-    for name in fields:
-        if name not in readers:
+def _values(fields: Mapping[str, Submitted]) -> dict[str, Any]:
+    return {name: field.value for name, field in fields.items()}
+
+
+def _check_fields(
+    values: Mapping[str, Any], names: str, *, required: str = "", within: str = ""
+) -> None:
+    """Raise WireError naming a field that is unknown, missing or wrong."""
+    for name in values:
+        if name not in names.split():
             raise WireError("This field is not known.", within + name, code="unknown_field")
-    for name in required:
-        if name not in fields:
+    for name in required.split():
+        if name not in values:
             raise WireError("This field is required.", within + name, code="missing_field")
-    return {name: readers[name](value, within + name) for name, value in fields.items()}
+    for name, value in values.items():
+        form = _FORMS.get(name)
+        if form is None and not isinstance(value, dict):
+            raise WireError("This must be an object.", within + name)
+        if form and not (isinstance(value, str) and re.fullmatch(form, value, re.DOTALL)):
+            code = "invalid_webhook_url" if name == "url" else "invalid_field"
+            raise WireError(f"This must be text that matches {form}", within + name, code=code)
 
 
-def _text(
-    value: Any, name: str, form: re.Pattern[str] = _NOT_EMPTY, words: str = "text that is not empty"
-) -> Any:
-    if not isinstance(value, str) or not form.fullmatch(value):
-        raise WireError(f"This must be {words}.", name)
-    return value
-
-
-def _object(value: Any, name: str) -> Any:
-    if not isinstance(value, dict):
-        raise WireError("This must be an object.", name)
-    return value
-
-
-def _duration(value: Any, name: str) -> timedelta:
-    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise WireError("This must be a duration such as 90s, 10m or 2h.", name)
-    return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
-
-
-def _delivery(value: Any, name: str) -> Webhook:
-    if _object(value, name).get("type") != "webhook":
+def _webhook(delivery: dict[str, Any]) -> Webhook:
+    if delivery.get("type") != "webhook":
         message = "The type must be webhook."
-        raise WireError(message, f"{name}.type", code="unsupported_delivery_type")
-    values = _read_fields(value, _DELIVERY, *_DELIVERY, within=f"{name}.")
-    url, registration_id = values["url"], values["registration_id"]
-    return Webhook(url=url, registration_id=registration_id, secret=values["signing_secret"])
+        raise WireError(message, "delivery.type", code="unsupported_delivery_type")
+    names = "type url registration_id signing_secret"
+    _check_fields(delivery, names, required=names, within="delivery.")
+    secret, registration_id = delivery["signing_secret"], delivery["registration_id"]
+    return Webhook(url=delivery["url"], registration_id=registration_id, secret=secret)
 
 
-_REQUEST: Readers = {
-    **dict.fromkeys(("tool", "server"), _text),
-    **dict.fromkeys(("arguments", "context"), _object),
-    "agent_reasoning": partial(_text, form=re.compile("(?s).*"), words="text"),
-    "timeout": _duration,
-}
-_OUTCOME: Readers = {
-    "status": partial(_text, form=re.compile("succeeded|failed"), words="succeeded or failed"),
-    "note": _text,
-}
-_DELIVERY: Readers = {
-    "type": _text,
-    "url": lambda value, name: str(value),  # another value is no URL
-    "registration_id": partial(_text, form=_UUID, words="a UUID"),
-    "signing_secret": partial(_text, form=_BYTES, words="whsec_ and the base64 of 32 bytes"),
-}
-_CHANGE: Readers = {
-    "instance_name": _text,
-    "delivery": lambda value, name: None if value is None else _delivery(value, name),
-}
-_INSTANCE: Readers = {**_CHANGE, "delivery": _delivery}
+def _duration(text: str) -> timedelta:
+    digits = text[:-1][:9]  # a longer number is too long anyway
+    return timedelta(seconds=int(digits) * _UNITS[text[-1]])
 
 
 def _resource(external: external_requests.ExternalRequest) -> str:
@@ -401,8 +379,7 @@ def _not_found(message: str) -> WireError:
     return WireError(message, code="not_found", status=404)
 
 
-_of_instances = partial(_view, _require_instance)
-_of_provisioners = partial(_view, _require_provisioner)
+_of_instances, _of_provisioners = partial(_view, "instance"), partial(_view, "actor")
 urlpatterns: list[URLPattern] = [
     path("v1/requests", _of_instances(POST=_create), name="aap-requests"),
     path("v1/requests/<str:id>", _of_instances(GET=_read, DELETE=_cancel), name="aap-request"),

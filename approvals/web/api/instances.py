@@ -133,7 +133,7 @@ def create_provisioner_token(request: Authenticated, body: ProvisionerTokenIn) -
 
 @router.post("/instances/tokens/{token}/revoke", response=ProvisionerTokenOut)
 def revoke_provisioner_token(request: Authenticated, token: str) -> Any:
-    """Revoke a token of any provisioner. Repeating it has no effect."""
+    """Revoke a token of any provisioner, without `admin` only the caller's. The instances that it made do not end."""
     return instances.revoke_token(token, actor=request.auth)
 
 

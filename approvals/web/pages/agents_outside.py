@@ -135,4 +135,5 @@ def show_new_token(request: HttpRequest, token: Any, plain: str, section: str) -
 def revoke_provisioner_token(request: HttpRequest, token: str) -> HttpResponse:
     """Revoke a token of any provisioner."""
     registry.revoke_token(token, actor=actor_of(request))
-    return redirect_with(request, f"Token {token} is revoked.", "instances")
+    message = f"Token {token} is revoked. The instances that it created have not ended."
+    return redirect_with(request, message, "instances")

@@ -12,6 +12,7 @@ import pytest
 from django.test import override_settings
 
 from approvals.decisions import external_requests
+from approvals.errors import UnknownInstance
 from approvals.models import Approval, ApprovalUse, AuditEntry, Instance
 from approvals.people.accounts import set_groups
 from approvals.port.adapter import ApprovalService
@@ -159,6 +160,15 @@ def test_ending_an_instance_beside_a_decision_ends_each_request_once(
         state = external_requests.read(instance=instance, request=UUID(request)).state
         assert state.status == status
         assert code(bot.use(request)) == (401, "invalid_credential")
+
+
+def test_an_instance_that_ended_uses_no_approval(bot: Door, desk: Desk, provisioner: Door) -> None:
+    """Also in a request whose credential was read before the end, and that goes on after it."""
+    request, instance = approved(bot, desk), Instance.objects.get()
+    provisioner.send("DELETE", f"/instances/{instance.id}")
+    with pytest.raises(UnknownInstance):
+        external_requests.use(instance=instance, request=UUID(request), key="k")
+    assert not ApprovalUse.objects.exists()
 
 
 def test_a_decision_after_the_deadline_does_not_count(bot: Door, desk: Desk) -> None:

@@ -1,6 +1,7 @@
 """Instances are told by webhook that their requests have ended: once each, signed, until they take it."""
 
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from uuid import uuid4
 
@@ -10,15 +11,15 @@ from django.test import override_settings
 from approvals import clock
 from approvals.decisions.decide import undo
 from approvals.governance.allowance_changes import arguments
-from approvals.models import Instance, InstanceWebhook, OutboxMessage
+from approvals.models import Instance, InstanceWebhook, OutboxMessage, Token
 from approvals.outbox import messages
 from runtime.models import Run
 from runtime.ports.access import Actor
 from tests.approvals.allowances.office import ANY, in_force, reviewers
 from tests.support.people import until
-from tests.support.threads import together
+from tests.support.threads import aside, together
 from tests.web.aap.conftest import BODY, Desk, Door, code
-from tests.web.aap.receivers import Hook, listening, pass_time, send_due
+from tests.web.aap.receivers import Hook, listening, pass_time, send_due, serving
 
 
 def path_of_instance() -> str:
@@ -151,11 +152,28 @@ def test_a_webhook_is_verified_first(hook: Hook, provisioner: Door) -> None:
     assert key not in str(Instance.objects.values())
 
 
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+def test_a_token_that_is_revoked_during_the_verification_does_nothing(
+    hook: Hook, provisioner: Door, bot: Door, method: str
+) -> None:
+    def answer(request: BaseHTTPRequestHandler, body: bytes) -> None:
+        aside(lambda: Token.objects.update(revoked_at=clock.now()))
+        hook.take(request, body)
+
+    path = "/instances" if method == "POST" else path_of_instance()
+    with serving(answer) as hook.url:
+        refused = provisioner.send(method, path, {"delivery": hook.delivery}, "k")
+    assert code(refused) == (403, "forbidden")
+    assert hook.verifications == 1
+    assert (Instance.objects.count(), InstanceWebhook.objects.count()) == (1, 0)
+
+
 def test_two_provisionings_with_one_key_verify_once(hook: Hook, provisioner: Door) -> None:
     answers: list[Any] = []
     body = {"delivery": hook.delivery}
     together([lambda: answers.append(provisioner.send("POST", "/instances", body, "k"))] * 3)
     assert sorted(answer.status_code for answer in answers) == [200, 200, 201]
+    assert len({answer.json()["credential"]["token"] for answer in answers}) == 1
     assert hook.verifications == 1
 
 

@@ -75,6 +75,8 @@ def test_only_clients_of_the_version_that_has_tasks_are_told_of_them(ada: Tasks)
     assert tools["search"]["execution"] == {"taskSupport": "optional"}
     assert "execution" not in tools["approval_result"]
     assert ada.send("tools/call", **CALL | {"name": "approval_result"})["error"]["code"] == -32601
+    for wrong in (False, True, [0], "no"):
+        assert ada.send("tools/call", **CALL | {"task": wrong})["error"]["code"] == -32602
 
 
 def test_a_task_is_the_run_of_the_call_and_a_later_connection_gets_its_result(
@@ -143,9 +145,36 @@ def test_a_cancelled_task_never_makes_its_call(ada: Tasks, desk: Desk, upstream:
     assert desk.advance(UUID(task)) == "cancelled"
     assert ada.get(task).status == "cancelled"
     assert ada.ask() != task  # the same call is a new one, before the result is read too
-    assert ada.result(task)["isError"]
+    result = ada.result(task)
+    assert result["isError"]
+    assert "may have been" not in result["content"][0]["text"]
     assert upstream.calls == []
     assert verify(UUID(task)).is_consistent
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_call_that_was_made_before_its_task_was_cancelled_says_so(
+    ada: Tasks, desk: Desk, upstream: Tickets, is_lost: bool
+) -> None:
+    """Cancelled while its server answers, or while people are asked whether it was made."""
+    task = ada.ask()
+
+    class Calls(list[Any]):
+        def append(self, call: Any) -> None:
+            super().append(call)
+            if not is_lost:
+                ada.send("tasks/cancel", taskId=task)
+
+    upstream.calls, upstream.broken = Calls(), is_lost
+    assert desk.decide(desk.ask_people()) == ("suspended" if is_lost else "cancelled")
+    if is_lost:
+        ada.send("tasks/cancel", taskId=task)
+        assert desk.advance(UUID(task)) == "cancelled"
+    result = ada.result(task)
+    assert result["isError"]
+    words = f"It was made before, or may have been: see {settings.PUBLIC_URL}/runs/{task}/."
+    assert result["content"][0]["text"].endswith(words)
+    assert (ada.get(task).status, len(upstream.calls)) == ("cancelled", 1)
 
 
 def test_another_token_finds_no_task(ada: Tasks, assistants: Assistants, cast: Cast) -> None:
