@@ -14,6 +14,8 @@ from agents.sdk import agent, tool
 from agents.sdk.scripts import Turn, call, say, script, together
 from runtime.core.documents import external_call as documents
 
+DONE = "The call succeeded."
+
 
 class ExternalInput(BaseModel):
     """The request of an instance, as it sent it."""
@@ -52,7 +54,11 @@ def external_call(
 @script
 def _ask_once(turn: Turn) -> Any:
     if turn.results:
-        return say(f"The call was {turn.results[-1].outcome}: {turn.results[-1].content}")
+        result = turn.results[-1]
+        text = (
+            f"The call failed: {result.content}" if result.outcome == "failed" else result.content
+        )
+        return say(DONE if result.ok else text)
     proposal = call(documents.TOOL, **documents.arguments(turn.input))
     reasoning = documents.field_of(turn.input, "agent_reasoning")
     return together(say(reasoning), proposal) if reasoning and reasoning.strip() else proposal

@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from agents.errors import DefinitionError
 from agents.tools.http_client import site_of
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import require_json, sha256_of
+from runtime.network import is_public
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +70,21 @@ def server_of(
         raise DefinitionError(
             f"mcp_tools: {server!r}: {exc}; a command is a list of words"
         ) from exc
+    if not private and _is_inside(urlsplit(server).hostname or ""):
+        raise DefinitionError(
+            f"mcp_tools: {server} is not a public address: allow it with private=True, or --private"
+        )
     if variables:
         raise DefinitionError(f"mcp_tools: {server}: variables are for a command")
     return McpServer(url=server, values=headers or {}, private=private)
+
+
+def _is_inside(host: str) -> bool:
+    """Tell whether a host is known not to be public without asking for its address."""
+    try:
+        return not is_public(host)
+    except ValueError:
+        return host == "localhost"
 
 
 def read_definitions(path: Path, label: str) -> dict[str, Definition]:

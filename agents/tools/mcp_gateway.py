@@ -98,7 +98,8 @@ def _script(names: Mapping[str, str]) -> Script:
             return call(names[turn.input["tool"]], **turn.input["arguments"])
         result = turn.results[-1]
         if not result.ok:
-            return answer(GatewayResult(error=plain(result.why)))
+            why = str(result.content) if result.denied else result.why
+            return answer(GatewayResult(error=plain(why)))
         content = result.content
         is_cut = size_of(content) > MAX_GATEWAY_RESULT
         if is_cut:

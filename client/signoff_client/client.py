@@ -50,7 +50,8 @@ class DecisionFields(TypedDict, total=False):
 def checked_url(url: str) -> str:
     """Return the address without a slash at its end. Raise ValueError if a token sent there could be read by others."""
     parts = urlsplit(url)
-    if not parts.netloc or parts.username or parts.password or parts.query or parts.fragment:
+    extra = (parts.username, parts.password, parts.path.strip("/"), parts.query, parts.fragment)
+    if not parts.netloc or any(extra):
         raise ValueError("the address of Signoff has the form https://signoff.example.com")
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOCAL):
         raise ValueError("the address of Signoff must begin with https://, except on this machine")

@@ -226,18 +226,21 @@ def ask(
     """
     if command and shutil.which(command[0]) is None:
         stop(f"there is no program {command[0]}", 127)
-    arguments, claims = (
-        gate.read_arguments(arg or [], command or []),
-        {"risk": risk} if risk else {},
-    )
+    arguments = gate.read_arguments(arg or [], command or [])
+    claims = {"risk": risk} if risk else {}
     call = gate.new_call(tool, arguments, claims, key=key, reasoning=reason)
-    request, status = gate.ask(
-        context.obj[0],
-        call,
-        timeout=timeout,
-        command=command or [],
-        tell=lambda text: tell([text], err=True),
-    )
+    try:
+        request, status = gate.ask(
+            context.obj[0],
+            call,
+            timeout=timeout,
+            command=command or [],
+            tell=lambda text: tell([text], err=True),
+        )
+    except NotApproved as exc:
+        if as_json:
+            typer.echo(json.dumps({"request": exc.request_id, "status": exc.status}))
+        raise
     if as_json:
         typer.echo(json.dumps({"request": request, "status": "approved", "exit": status}))
     raise typer.Exit(status)

@@ -16,6 +16,7 @@ from django.db.models.functions import Left
 from django.db.models.lookups import IContains
 from django.utils import timezone
 
+from runtime.core.documents import external_call
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.json_values import is_text
 from runtime.errors import InvalidInput
@@ -157,9 +158,11 @@ _OPERATORS: Mapping[str, Callable[[str], Q]] = {
 FILTERS = tuple(name for name in _OPERATORS if name)
 
 
-def title(stored: str | None) -> str:
+def title(stored: str | None, agent: str) -> str:
     """Return the first fields of a stored input as text; empty if it is too long or has none that fits a title."""
     document = _read_json(stored)
+    if document is not None and agent == external_call.AGENT:
+        document = external_call.names(document)
     values = list(document.values()) if isinstance(document, dict) else [document]
     texts = [
         " ".join(str(value).split())

@@ -43,6 +43,8 @@ MESSAGES: dict[MessageKind, str] = {
     "answer": "answer to a question by",
 }
 
+MADE_KEYS = ("aap:", "mcp:")  # what a business key begins with that no person made
+
 
 def effect_texts(effect: str) -> tuple[str, str]:
     """Return the short name of an effect class and its consequence; the class itself if it is unknown."""
@@ -50,6 +52,11 @@ def effect_texts(effect: str) -> tuple[str, str]:
         return effect, effect
     rule = EFFECT_CLASSES[EffectClass(effect)]
     return rule.label, rule.consequence
+
+
+def readable_key(key: str | None) -> str:
+    """Return a business key; empty for one that the Agent Approval Protocol or a gateway made."""
+    return "" if key is None or key.startswith(MADE_KEYS) else key
 
 
 def title_of(name: str) -> str:

@@ -16,7 +16,7 @@ from runtime.core.run.continuation import RunStatus, merge_people
 from runtime.core.run.retries import RateLimitWait
 from runtime.models import Gate, Run, Signal, WaitingCall
 from runtime.ports import wiring
-from runtime.reads import filters, run_figures
+from runtime.reads import filters, labels, run_figures
 from runtime.reads.redaction import redact
 from runtime.reads.suspects import Suspicion, suspicions
 from runtime.store import archived_runs, pool
@@ -141,6 +141,11 @@ class RunRow:
         return f"waits for the provider{when}, last answer: {self.last_answer}"
 
     @property
+    def readable_key(self) -> str:
+        """The business key; empty if a protocol made it."""
+        return labels.readable_key(self.business_key)
+
+    @property
     def ended(self) -> bool:
         """Whether the run has ended."""
         return self.ended_at is not None
@@ -167,7 +172,7 @@ _COLUMNS = [field.name for field in fields(RunRow) if hasattr(Run, field.name)]
 class RunLine(RunRow):
     """A row of the list of runs. `reason_start` is the beginning of the reason for a bad end, `answer` of the output.
 
-    `title` is the business key, or the first fields of the input, or the agent.
+    `title` is the readable business key, or the first fields of the input, or the agent.
     """
 
     reason_start: str
@@ -390,7 +395,9 @@ def _line(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = Non
     return RunLine(
         **_row(run, gates, suspicion),
         reason_start=redact(reason or ""),
-        title=run.business_key or filters.title(getattr(run, "first_input", None)) or run.agent,
+        title=labels.readable_key(run.business_key)
+        or filters.title(getattr(run, "first_input", None), run.agent)
+        or run.agent,
         answer=filters.answer(getattr(run, "first_output", None)),
     )
 

@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from runtime.core.run.continuation import RunStatus
 from runtime.core.run.events import BlobRef
 from runtime.core.values.enums import CallState
-from runtime.core.values.lookalikes import MAX_CHARACTERS, describe
+from runtime.core.values.lookalikes import MAX_CHARACTERS, describe, texts_of
 from runtime.core.values.texts import (
     character_name,
     code_point,
@@ -357,7 +357,9 @@ def _time(local: datetime) -> str:
 
 
 def _described(*values: Any, limit: int = MAX_CHARACTERS) -> list[str]:
-    return [NOT_SEARCHED] if time_limits.is_used_up() else describe(*values, limit=limit)
+    if time_limits.is_used_up() and sum(map(len, texts_of(values))) > SHORT_CHARACTERS:
+        return [NOT_SEARCHED]
+    return describe(*values, limit=limit)
 
 
 def _ends(text: str) -> tuple[int, int]:

@@ -113,8 +113,8 @@ def markdown(finding: Finding) -> str:
     }
     filled = {head: cells for head, cells in columns.items() if any(cells)}
     table = [tuple(filled), *zip(*filled.values(), strict=True)]
-    rows = ["| " + " | ".join(cells) + " |" for cells in table]
-    rows.insert(1, "|" + "---|" * len(filled))
+    rows = [" | ".join(cells).rstrip() for cells in table]
+    rows.insert(1, "|".join("---" for _ in filled))
     text = "\n".join([f"## {finding.title}\n", *rows])
     return text + "\n" + (f"\n{finding.note}\n" if finding.note else "")
 

@@ -14,7 +14,7 @@ from runtime.reads import time_limits
 from runtime.reads.transcript import read_transcript
 from runtime.store import pool
 from runtime.store.tables import journal
-from runtime.web.display import escape_visible
+from runtime.web.display import NOT_SEARCHED, escape_visible, lookalikes
 from tests.support.api_client import Caller
 from tests.support.office import Office
 from tests.support.pages import shows
@@ -25,12 +25,20 @@ def test_a_late_page_names_its_omitted_parts(
 ) -> None:
     monkeypatch.setattr(time_limits, "SOFT_SECONDS", 0.0)
     left_out = "Left out: this page took too long."
-    unsearched = "Not searched for look-alike letters: this page took too long."
     approval = office.request(suspended)
-    shows(bea, approval, left_out, unsearched, "Approve", hides=["First of its kind: "])
+    shows(bea, approval, left_out, "Approve", hides=["First of its kind: "])
     shows(bea, "/inbox/", "Some rows were not checked for unusual values")
     office.approve(suspended)
     shows(bea, "/decisions/", "Results and errors are not shown", ">Done<", hides=["raw brief"])
+
+
+def test_a_late_page_searches_short_texts_for_look_alikes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limits, "SOFT_SECONDS", 0.0)
+    with time_limits.page(bounded=True):
+        (note,) = lookalikes("p\u0430ypal")
+        assert note != NOT_SEARCHED
+        assert lookalikes("paypal") == []
+        assert lookalikes("p\u0430ypal" * 60, "") == [NOT_SEARCHED]
 
 
 def test_a_page_that_takes_too_long_is_given_up(

@@ -97,8 +97,7 @@ def add_instance(request: HttpRequest, form: InstanceForm) -> HttpResponse:
     created = registry.provision(
         registry.InstanceFields(name=form.read()["name"]), actor=actor_of(request)
     )
-    address = f"{settings.PUBLIC_URL}/api/aap"
-    context = {"section": "instances", "instance": created, "address": address}
+    context = {"section": "instances", "instance": created, "address": settings.PUBLIC_URL}
     return render(request, "accounts/credential.html", {**context, "plain": created.credential})
 
 

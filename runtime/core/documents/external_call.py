@@ -45,6 +45,15 @@ def field_of(run_input: Any, name: str) -> Any:
     return None if text is None else json_values.readable(json_values.read(text), name)
 
 
+def names(run_input: Any) -> dict[str, Any]:
+    """Return the names of the tool and of the instance; none of a tool that cannot be shown."""
+    try:
+        tool = field_of(run_input, "tool")
+    except NotJson:
+        tool = None
+    return {"tool": tool, "instance": run_input["instance_name"]}
+
+
 def framework(run_input: Any) -> str:
     """Return the framework that the instance names in its context, empty if it names none."""
     try:

@@ -262,7 +262,7 @@ def _terms(items: Sequence[RunLine]) -> list[str]:
     texts_by_term = {
         "agent": {run.agent for run in items},
         "by": {run.requester for run in items},
-        "key": {run.business_key for run in items if run.business_key},
+        "key": {run.readable_key for run in items if run.readable_key},
     }
     return [
         f'{name}:"{text}"' if " " in text else f"{name}:{text}"

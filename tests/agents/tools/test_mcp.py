@@ -241,7 +241,11 @@ def test_a_credential_is_in_the_header_alone_and_a_refused_one_is_reported(
 
 
 def test_an_address_that_is_not_public_is_refused(system: Tickets, tmp_path: Path) -> None:
-    specs = tools(system, accept(system, tmp_path / "tickets.json"), private=False)
+    accepted = accept(system, tmp_path / "tickets.json")
+    with pytest.raises(DefinitionError, match="allow it with private=True, or --private"):
+        tools(system, accepted, private=False)
+    system.url = system.url.replace("127.0.0.1", "127.1")  # resolved before each call
+    specs = tools(system, accepted, private=False)
     outcome = call(specs, {"title": "Tea"})
     assert isinstance(outcome, ToolFailure)
     assert not outcome.retryable

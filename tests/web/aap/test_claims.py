@@ -66,4 +66,7 @@ def test_a_request_says_what_became_of_its_approval(
     shows(bea, page, "failed", "no &lt;em&gt;disk", hides=["not reported yet"])
     external = claim(bea_api, desk, made)
     assert (external["outcome"], external["note"]) == ("failed", "no <em>disk</em>")
+    ended = "The call failed: no &lt;em&gt;disk"
+    shows(bea, "/runs/", "deploy · Deploy bot", ended, hides=["aap:"])
+    shows(bea, f"/runs/{made}/", "<h1><bdi>External agent</bdi> <span", ended)
     assert external["used_at"] < external["reported_at"]

@@ -7,6 +7,7 @@ from uuid import UUID
 from django.test import override_settings
 
 from approvals.models import AuditEntry
+from runtime.core.values.verdicts import DENIED
 from runtime.models import Run
 from tests.support.gateway_desk import TEA, Desk
 from tests.support.mcp_server import SCHEMA, Tickets
@@ -46,7 +47,11 @@ def test_a_denial_reaches_the_client_with_its_note(
     calling = assistants.connect(cast.ada).call()
     desk.decide(desk.ask_people(), "deny", "Coffee, please.")
     result = calling.result(SECONDS)
-    assert (_text(result), result.is_error, upstream.calls) == ("Coffee, please.", True, [])
+    assert (_text(result), result.is_error, upstream.calls) == (
+        f"{DENIED}Coffee, please.",
+        True,
+        [],
+    )
 
 
 def test_edited_arguments_are_sent_and_the_client_is_told(

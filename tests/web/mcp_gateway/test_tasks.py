@@ -15,6 +15,7 @@ from approvals.people import tokens
 from approvals.rights.principals import Scope
 from config import mcp_gateway
 from runtime.control.verification import verify
+from runtime.core.values.verdicts import DENIED
 from runtime.models import Run
 from runtime.upkeep import retention, retention_rules
 from tests.support.gateway_desk import TEA, Desk
@@ -126,7 +127,7 @@ def test_a_denied_task_has_failed_and_its_result_says_why(
     desk.decide(desk.ask_people(), "deny", "Coffee, please.")
     assert ada.get(task).status == "failed"
     result = ada.result(task)
-    assert (result["content"][0]["text"], result["isError"]) == ("Coffee, please.", True)
+    assert (result["content"][0]["text"], result["isError"]) == (f"{DENIED}Coffee, please.", True)
     assert upstream.calls == []
 
 
