@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # it imports models, and this module is imported before Djang
 
 # A request of an agent outside has the id of its run. The use of its approval may come before the run has the decision.
 PLACE = re.compile(
-    r"GET /api/(?:v1/runs|aap/v1/requests)/([0-9a-f-]{36})\?.*wait=.*"
-    r"|POST /api/aap/v1/requests/([0-9a-f-]{36})/consume\?.*"
+    r"GET /api/(?:v1/runs|aap/v1/requests)/([^/?]+)\?.*wait=.*"
+    r"|POST /api/aap/v1/requests/([^/?]+)/consume\?.*"
 )
 GATEWAYS = re.compile(r"POST /api/mcp/[^/]+/")  # requests that may be calls
 HEADER = b"signoff-wait"  # runtime.web.api.runs's, which cannot be imported before Django is set up

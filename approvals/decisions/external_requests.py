@@ -18,7 +18,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import QuerySet
 
 from approvals import clock, errors
 from approvals.models import OF_CALL, Approval, ApprovalUse, AuditEntry, Instance
@@ -310,13 +310,8 @@ def end(*, instance: UUID, actor: Actor | None, any_owner: bool = True) -> int:
 def count_pending(instance: UUID) -> int:
     """Count the requests of an instance that wait for people."""
     owner = User.objects.get(instances=instance).get_username()
-    now = clock.now()
-    decided = Approval.objects.filter(OF_CALL, run=OuterRef("pk")).filter(
-        Q(status=Approval.Status.PENDING, expires_at__lte=now)
-        | ~Q(status=Approval.Status.PENDING)
-        & Q(Q(effective_at__lte=now) | Q(effective_at=None, decided_at__lte=now))
-    )
-    return _open_runs(owner, instance).exclude(Exists(decided)).count()
+    states = (state_of(run, clock.now()) for run in _open_runs(owner, instance))
+    return sum(state.status is RequestStatus.PENDING for state in states)
 
 
 def claim_of(approval: ApprovalView) -> ExternalClaim | None:

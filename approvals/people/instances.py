@@ -49,6 +49,7 @@ _REQUEST_GRAIN = timedelta(minutes=1)  # a busy instance would otherwise write i
 MAX_NAME = 100
 MAX_INSTANCES = 100  # instances on one page; a search finds the others
 MAX_TOKENS = 100
+MAX_UPDATES = 100  # that are remembered of an instance, for its repeated changes
 RESOLVED = "request.resolved"  # the kind of a message
 VERIFICATION = "webhook.verification"
 _NAMES = UUID("6f1f5a0e-5f0b-4d0e-9a53-0b8f3e3c9d41")  # of the ids of messages
@@ -151,10 +152,11 @@ def change(fields: InstanceFields, *, instance: UUID, actor: Actor) -> InstanceV
         view = _view(row)
         at = clock.now()
         recent = (at - _KEPT).isoformat()
-        updates = {hashed: past for hashed, past in row.updates.items() if past["at"] > recent}
         address = view.webhook and [view.webhook.url, view.webhook.registration_id]
         answer = {"fingerprint": fields.fingerprint, "name": row.name, "webhook": address}
-        row.updates = {**updates, key_hash: {**answer, "at": at.isoformat()}}
+        updates = {**row.updates, key_hash: {**answer, "at": at.isoformat()}}
+        last = sorted(updates.items(), key=lambda update: str(update[1]["at"]))[-MAX_UPDATES:]
+        row.updates = {hashed: past for hashed, past in last if past["at"] > recent}
         row.save(update_fields=["name", "updates"])
         log_change(actor.person, f"changed the instance {row.id}")
     return view

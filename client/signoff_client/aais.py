@@ -19,15 +19,14 @@ _CHOICES = [
     {"decision": decision, "scope": "once", "label": label}
     for decision, label in (("approve", "Approve"), ("deny", "Deny"), ("cancel", "Cancel"))
 ]
-_DECISIONS = {"approved": "approve", "denied": "deny", "answered": "cancel", "edited": "cancel"}
-_OUTCOMES = {"answered": "cancelled", "edited": "cancelled"}  # the call is not made as it was asked
-_MESSAGES = {
-    "approved": "The call may be made.",
-    "denied": "The call is not made.",
-    "answered": "A person gave the result, and the call is not made.",
-    "edited": "A person approved the call with other arguments, as another request.",
-    "expired": "No person decided in time.",
-    "cancelled": "The run closed the request.",
+# Of each status: the decision, the outcome and the message. A call that is not made as it was asked is cancelled.
+_ENDS: dict[str, tuple[str | None, str, str]] = {
+    "approved": ("approve", "approved", "The call may be made."),
+    "denied": ("deny", "denied", "The call is not made."),
+    "answered": ("cancel", "cancelled", "A person gave the result, and the call is not made."),
+    "edited": ("cancel", "cancelled", "A person approved other arguments, as another request."),
+    "expired": (None, "expired", "No person decided in time."),
+    "cancelled": (None, "cancelled", "The run closed the request."),
 }
 _REDACTED = "••••"
 
@@ -95,14 +94,14 @@ def _request(approval: Approval, name: str, args: Any, at: datetime) -> Envelope
 def _end(approval: Approval, requested: Envelope, status: str) -> list[Envelope]:
     """Return the decision, if a person or an allowance made one, and the resolution."""
     assert approval.decided_at is not None
-    request, decision = requested["request"], _DECISIONS.get(status)
+    request, (decision, outcome, message) = requested["request"], _ENDS[status]
     bound = {"request_id": request["id"], "action_digest": request["action_digest"]}
     resolution = {
         "id": f"{request['id']}:resolution",
         **bound,
         "resolved_at": approval.decided_at.isoformat(),
-        "outcome": _OUTCOMES.get(status, status),
-        "message": _MESSAGES[status],
+        "outcome": outcome,
+        "message": message,
     }
     envelopes = []
     if decision is not None and approval.decided_by is not None:

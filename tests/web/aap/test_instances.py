@@ -52,6 +52,19 @@ def test_an_instance_is_made_read_renamed_and_deleted(provisioner: Door) -> None
     assert code(Door(made.json()["credential"]["token"]).send("GET", "/requests/x"))[0] == 401
 
 
+def test_a_change_is_remembered_until_many_came_after_it(
+    provisioner: Door, bot: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instances, "MAX_UPDATES", 2)
+    path = f"/instances/{Instance.objects.get().id}"
+    for name in "abc":
+        provisioner.send("PATCH", path, {"instance_name": name}, name)
+    assert len(Instance.objects.get().updates) == 2
+    for name, is_made in (("b", False), ("a", True)):
+        provisioner.send("PATCH", path, {"instance_name": name}, name)
+        assert (Instance.objects.get().name == name) is is_made
+
+
 def test_asking_and_deleting_at_once_leaves_nothing_that_waits(
     provisioner: Door, bot: Door, desk: Desk
 ) -> None:

@@ -253,15 +253,6 @@ def test_an_approval_expires_if_it_is_not_used(bot: Door, desk: Desk) -> None:
     until(lambda: (desk.advance(made["id"]) == "completed") or None, "the run to end")
 
 
-def test_the_run_must_have_received_the_decision(bot: Door, desk: Desk) -> None:
-    made = bot.ask()
-    desk.advance(made["id"])
-    decide(desk.approval(made["id"]), Actor(person="bea"))
-    assert code(bot.use(made["id"])) == (503, "not_ready")
-    desk.advance(made["id"])
-    assert bot.use(made["id"]).status_code == 200
-
-
 def test_the_use_of_an_approval_waits_until_the_run_has_the_decision(
     bot: Door, desk: Desk, web: str
 ) -> None:
@@ -271,6 +262,7 @@ def test_the_use_of_an_approval_waits_until_the_run_has_the_decision(
     made = bot.ask()
     desk.advance(made["id"])
     decide(desk.approval(made["id"]), Actor(person="bea"))
+    assert code(bot.use(made["id"])) == (503, "not_ready")
     headers = {**bot.headers, "idempotency-key": "k"}
     url = f"{web}/api/aap/v1/requests/{made['id']}/consume"
     with ThreadPoolExecutor() as threads:
