@@ -7,7 +7,6 @@ from unittest.mock import patch
 from uuid import UUID
 
 import pytest
-from django.db import transaction
 
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
@@ -21,7 +20,6 @@ from approvals.models import Approval, ApprovalOutcome
 from approvals.port.adapter import ApprovalService
 from approvals.reads.approval_views import approval
 from runtime.control.kill_switches import engage
-from runtime.control.start import create
 from runtime.core.documents.codec import decode_entry
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import CallRefused, GateOpened, Retried
@@ -39,7 +37,7 @@ from runtime.ports.approvals import NotConfirmed, PolicyFacts, Ruling
 from runtime.upkeep import retention
 from tests.agents.conftest import Directory
 from tests.support import seeds
-from tests.support.engine import HandDriven
+from tests.support.engine import HandDriven, start_run
 from tests.support.mail import Sink
 from tests.support.seeds import Cast
 from tests.support.specs import NEWCOMER, spec_of
@@ -206,9 +204,7 @@ class Desk(HandDriven):
 
     def ask(self) -> Approval:
         """Start a run, and return its request: level 3 for a new account."""
-        with transaction.atomic():
-            actor = Actor(person="ada")
-            run = create(agent="hr_onboarding_single", input=NEWCOMER, requester=actor).run
+        run = start_run("hr_onboarding_single", NEWCOMER)
         self.advance_once(run)
         return Approval.objects.get(run=run)
 

@@ -238,7 +238,7 @@ class Processes:
         elif gate.kind != GateKind.APPROVAL:
             verdict = Verdict.CONTINUE
         elif verdict is Verdict.EDIT:
-            shown = next(row for row in self._engine.approvals.snapshots if row.gate == gate.id)
+            shown = next(row for row in self._engine.approvals.requests if row.gate == gate.id)
             changes = edit(
                 tool=shown.tool, schema=shown.schema, path=shown.path, effect=shown.effect,
                 args=shown.args, new_args={**shown.args, "parts": [*shown.args["parts"], {"n": 9}]},

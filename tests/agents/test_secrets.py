@@ -261,7 +261,7 @@ def test_no_secret_is_found_anywhere_on_the_engine(
         run = engine.begin("smith", {"text": "go"})
         for _ in range(2):
             stored.append(StoredContinuation.objects.get(run=run.id).body)
-            stored.append(repr(engine.approvals.snapshots))
+            stored.append(repr(engine.approvals.requests))
             run = engine.decide(run, Verdict.APPROVE)
     assert run.status == "completed"
     assert heard[-2:] == [CANARY, ANSWER]  # the second password is the first result

@@ -27,12 +27,12 @@ from runtime.keyring import sealing
 from runtime.models import Run
 from tests.approvals.policies.office import asked, put_in_force
 from tests.support import seeds
+from tests.support.loopback import respond, serving
 from tests.support.mail import Sink
 from tests.support.notices import hears, look, send_notices
 from tests.support.people import until
 from tests.support.seeds import decide
 from tests.support.threads import together
-from tests.web.aap.receivers import respond, serving
 
 pytestmark = pytest.mark.django_db
 

@@ -26,7 +26,6 @@ from approvals.rules.policy import Group
 from approvals.signed import audit
 from runtime.control.forks import fork
 from runtime.control.kill_switches import engage
-from runtime.control.start import create
 from runtime.control.verification import verify
 from runtime.core.values.enums import GateKind
 from runtime.core.values.json_values import sha256_of
@@ -38,7 +37,7 @@ from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.upkeep import retention
 from tests.support import seeds
-from tests.support.engine import HandDriven, events
+from tests.support.engine import HandDriven, events, start_run
 from tests.support.pages import has, log_in, text_of
 from tests.support.released import released
 from tests.support.seeds import Cast
@@ -111,8 +110,7 @@ class Shop(HandDriven):
 
     def start(self) -> UUID:
         """A run that waits for an approval."""
-        with transaction.atomic():
-            run = create(agent="desk", input={"name": "A-1"}, requester=Actor(person="ada")).run
+        run = start_run("desk", {"name": "A-1"})
         assert self.advance_once(run).status == "suspended"
         return run
 
@@ -361,8 +359,7 @@ def test_a_forged_act_holds_every_start(shops: Any) -> None:
     with pytest.raises(PromptRefused, match="act 4 on the prompt shop/desk is not the one"):
         prompt_versions.propose(NAME, number, actor=None)
     assert "act 4" in prompt_list.prompt(NAME).broken
-    with transaction.atomic():
-        run = create(agent="desk", input={"name": "A-1"}, requester=Actor(person="ada")).run
+    run = start_run("desk", {"name": "A-1"})
     shop.advance_once(run)
     assert not [one for one in events(run) if one["type"] == "FrameOpened"]
     assert Run.objects.get(id=run).status == "queued"

@@ -26,13 +26,12 @@ from approvals.rules.policy import Group
 from approvals.signed import audit
 from approvals.signed.rows import add
 from runtime.control.interventions import send_message
-from runtime.control.start import create
 from runtime.core.values.enums import GateKind
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Run
 from runtime.ports.access import Actor
 from tests.support import seeds
-from tests.support.engine import HandDriven, events
+from tests.support.engine import HandDriven, events, start_run
 from tests.support.pages import has, log_in, shows
 from tests.support.released import released
 from tests.support.seeds import Cast
@@ -79,9 +78,7 @@ class Release(HandDriven):
         """Runs that wait for an approval."""
         runs = []
         for _ in range(number):
-            with transaction.atomic():
-                run = create(agent="desk", input={"name": "A-1"}, requester=requester).run
-            runs.append(run)
+            runs.append(start_run("desk", {"name": "A-1"}, requester))
             assert self.advance_once(runs[-1]).status == "suspended"
         return runs
 

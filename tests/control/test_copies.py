@@ -113,7 +113,7 @@ def test_a_fork_repeats_nothing_asks_again_and_leaves_the_original_decidable(des
     assert sound(run.id, new)
     assert desk.advance(new).status == "suspended"
     assert (starts(desk, new), len(desk.open_gates(new))) == ({}, 2)
-    assert [p.requester for p in desk.approvals.snapshots] == ["ada", "ada", "eve", "eve"]
+    assert [p.requester for p in desk.approvals.requests] == ["ada", "ada", "eve", "eve"]
     ended = end(desk, new)
     assert (ended.status, ended.output) == ("completed", '"done"')
     assert starts(desk, new) == {"pay": 2}
@@ -270,7 +270,7 @@ def test_a_run_continues_elsewhere_and_asks(home: Rig, elsewhere: Move) -> None:
     assert home.advance(run).status == "suspended"
     (gate,) = home.open_gates(run)
     assert gate.id != before
-    assert home.approvals.snapshots[-1].requester == "ivy"
+    assert home.approvals.requests[-1].requester == "ivy"
     home.decide(gate.id, Verdict.APPROVE)
     ended = home.advance(run)
     assert (ended.status, ended.output) == ("completed", '"done"')

@@ -167,7 +167,7 @@ def test_a_person_who_tries_it_again_cannot_decide_in_it(rig: MakeBench) -> None
     assert Run.objects.get(id=run.id).origin == ["ada", "eve"]
     assert desk.advance(run.id).status == "suspended"
     assert len(desk.effects.calls) == 1, "its used approval allows nothing more"
-    assert desk.approvals.snapshots[-1].origin == ("ada", "eve")
+    assert desk.approvals.requests[-1].origin == ("ada", "eve")
     assert verify(run.id).findings == ()
     Run.objects.filter(id=run.id).update(origin=["ada"])
     assert [one.subject for one in verify(run.id).findings] == ["origin"]

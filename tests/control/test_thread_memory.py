@@ -7,13 +7,12 @@ from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import transaction
 from django.test import Client
 from django.urls import reverse
 
 from runtime.control.forks import fork
 from runtime.control.interventions import send_message
-from runtime.control.start import create, start
+from runtime.control.start import start
 from runtime.control.verification import verify
 from runtime.core.documents.codec import plain_text
 from runtime.core.values.limits import MAX_REMEMBERED_TEXT
@@ -24,7 +23,7 @@ from runtime.ports.effects import ModelFailure, ModelRequest, Outcome
 from runtime.store import pool
 from runtime.store.tables import blobs
 from runtime.upkeep import retention
-from tests.support.engine import bodies, events, types
+from tests.support.engine import bodies, events, start_run, types
 from tests.support.fake_ports import say, turns
 from tests.support.office import BEA, Office, refused
 from tests.support.seeds import published
@@ -50,8 +49,7 @@ class Thread:
         self.long = dict(office.effects.agents)
 
     def start(self, by: Actor, name: str | None = "t", given: Any = ASKED, **more: Any) -> UUID:
-        with transaction.atomic():
-            run = create(agent="hr_onboarding", input=given, requester=by, thread=name, **more).run
+        run = start_run("hr_onboarding", given, by, thread=name, **more)
         self.office.advance(run)
         return run
 
@@ -105,8 +103,7 @@ def test_only_answered_runs_of_the_same_thread_and_agent_count(thread: Thread) -
     thread.answered(ADA, name=None)
     thread.waiting(ADA)
     assert thread.told(thread.answered(ADA)) == []
-    with transaction.atomic():
-        other = create(agent="other_agent", input={}, requester=ADA, thread="t").run
+    other = start_run("other_agent", {}, thread="t")
     assert events(other)[0]["memory"] == []
 
 

@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import transaction
 from pydantic import BaseModel
 from pytest_django import Settings
 
@@ -17,13 +16,12 @@ from agents.errors import ToolError
 from agents.sdk import agent, last, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
-from runtime.control.start import create
 from runtime.core.values.enums import Verdict
 from runtime.execution.jobs.replays import MAX_WORDS, Replay, replay
 from runtime.models import Run
 from runtime.store import pool
 from runtime.upkeep import retention
-from tests.support.engine import ADA, Engine, engine_of
+from tests.support.engine import Engine, engine_of, start_run
 from tests.support.fake_ports import FakeApprovals
 from tests.support.released import released
 from tests.support.specs import registry_of
@@ -125,9 +123,7 @@ def test_instructions_made_of_the_input_and_a_memory_are_those_of_the_run(
     released(spec)
     with engine_of(registry_of(spec)) as engine:
         for _ in range(2):
-            with transaction.atomic():
-                run = create(agent="clerk", input=ORDER, requester=ADA, thread="t").run
-            found = engine.go_on(run)
+            found = engine.go_on(start_run("clerk", ORDER, thread="t"))
     assert found.output == '"{\\"number\\": \\"A-1\\"} Nothing."'
     assert (said(today(found, spec)), today(found, spec).replies) == ([], 1)
 

@@ -210,7 +210,7 @@ def test_signals_at_a_version_gate_count(rig: MakeBench, monkeypatch: pytest.Mon
     around(monkeypatch, StepWriter, "commit", before=approve)
     desk.advance(run)
     gate = Gate.objects.get(run=run, state="open", kind="version")
-    assert gate.id in [snapshot.gate for snapshot in desk.approvals.snapshots]
+    assert gate.id in [snapshot.gate for snapshot in desk.approvals.requests]
     assert verification.verify(run).is_consistent
 
 
@@ -285,7 +285,7 @@ def test_run_again_waits_for_a_late_start(rig: MakeBench, monkeypatch: pytest.Mo
         t=FakeTool(effect=EffectClass.WRITE, deadline=3.0, body=body),  # type: ignore[arg-type]
     )
     run = desk.advance(desk.start("a"))
-    (doubt,) = [one for one in desk.approvals.snapshots if one.kind == "in_doubt"]
+    (doubt,) = [one for one in desk.approvals.requests if one.kind == "in_doubt"]
     assert doubt.not_before is not None
     assert doubt.not_before > started[0] + timedelta(seconds=3)
     kinds = ["ToolStarted", "RetryScheduled", "ToolStarted", "OutcomeUnknown", "GateOpened"]
@@ -358,7 +358,7 @@ def test_a_cut_commit_opens_one_gate(gated: Rig, cut: Cut, monkeypatch: pytest.M
     monkeypatch.setattr(steps, "commit", commit)
     assert gated.advance(run).status == "suspended"
     assert cut.done.is_set()
-    assert [one.gate for one in gated.approvals.snapshots] == [
+    assert [one.gate for one in gated.approvals.requests] == [
         one.id for one in gated.open_gates(run)
     ]
     assert types(run)[-2:] == ["ModelReplied", "GateOpened"]

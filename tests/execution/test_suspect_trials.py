@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from runtime.execution import crash_loops
 from runtime.execution.crash_loops import SuspectTrials
 from runtime.models import KillSwitch, Run, WorkerProcess
-from runtime.store import pool
 from runtime.store.leases import ALONE, RunClaim, Suspect
 from runtime.store.pool import Connection
 from runtime.upkeep import due_runs
@@ -46,12 +45,6 @@ def start() -> Iterator[Start]:
     yield make
     for trials in all_trials:
         trials.stop()
-
-
-@pytest.fixture
-def own() -> Iterator[Connection]:
-    with pool.open_own() as connection:
-        yield connection
 
 
 def suspect(desk: Rig, number: int) -> list[UUID]:

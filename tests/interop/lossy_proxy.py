@@ -4,9 +4,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from http.server import BaseHTTPRequestHandler
+from threading import Lock
 from urllib.parse import urlsplit
+
+from tests.support.loopback import respond, serving
 
 
 class LossyProxy:
@@ -32,31 +34,16 @@ def proxy(target: str, losing: str) -> Iterator[tuple[LossyProxy, str]]:
     """Run a proxy, with its address. `losing` matches the method and path of the request."""
     lossy = LossyProxy(target, losing)
 
-    class Handler(BaseHTTPRequestHandler):
-        def forward(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            connection = HTTPConnection(lossy.target.hostname or "", lossy.target.port, timeout=60)
-            connection.request(self.command, self.path, body or None, dict(self.headers))
-            answer = connection.getresponse()
-            content = answer.read()
-            connection.close()
-            if lossy.loses(f"{self.command} {self.path}"):
-                self.close_connection = True
-                return
-            self.send_response(answer.status)
-            for name in ("Content-Type", "Content-Encoding"):
-                if name in answer.headers:
-                    self.send_header(name, answer.headers[name])
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+    def forward(request: BaseHTTPRequestHandler, body: bytes) -> None:
+        connection = HTTPConnection(lossy.target.hostname or "", lossy.target.port, timeout=60)
+        connection.request(request.command, request.path, body or None, dict(request.headers))
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        if not lossy.loses(f"{request.command} {request.path}"):
+            headers = ("Content-Type", "Content-Encoding")
+            kept = {name: answer.headers[name] for name in headers if name in answer.headers}
+            respond(request, answer.status, content, **kept)
 
-        do_GET = do_POST = do_DELETE = forward  # noqa: N815 - the names of http.server
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield lossy, f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(forward) as url:
+        yield lossy, url

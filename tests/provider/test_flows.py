@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from django.db import transaction
 from pydantic import BaseModel
 from pytest_django import Settings
 
@@ -17,7 +16,6 @@ from agents.sdk import agent, scripts
 from agents.sdk.scripts import CUT, CUT_BY
 from runtime import broker
 from runtime.control.interventions import send_message
-from runtime.control.start import create
 from runtime.core.run import frames
 from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import Verdict
@@ -25,7 +23,7 @@ from runtime.execution.effects.perform import perform
 from runtime.models import Run, StoredPartialReply
 from tests.agents.conftest import Directory
 from tests.provider.test_llm_call import KINDS
-from tests.support.engine import ADA, Engine, engine_of, events, lose
+from tests.support.engine import ADA, Engine, engine_of, events, lose, start_run
 from tests.support.people import until
 from tests.support.provider.faults import SPOILERS, Fault
 from tests.support.provider.server import KEY, Provider
@@ -92,7 +90,7 @@ def test_a_wrong_key_halts_the_run_at_a_gate_and_is_never_quoted(
     settings.OPENAI_API_KEY = "sk-canary-1234567890"
     run = engine.begin("hr_onboarding_single", NEWCOMER)
     assert (run.status, provider.bodies) == ("suspended", [])
-    (gate,) = engine.approvals.snapshots
+    (gate,) = engine.approvals.requests
     why = "the key for openai:first was refused (status 401)"
     assert gate.kind == "hold"
     assert why in gate.sentence
@@ -204,8 +202,7 @@ def test_the_next_request_says_what_was_cut(
     settings.SIGNOFF_MODEL = model
     wire.answers += replies
     with engine_of(registry_of(CLERK)) as engine:
-        with transaction.atomic():
-            run = create(agent="clerk", input={}, requester=ADA).run
+        run = start_run("clerk", {})
         worker = in_thread(lambda: engine.advance_once(run))
         until(lambda: StoredPartialReply.objects.filter(run_id=run).first(), "a part of the reply")
         if cause == "message":

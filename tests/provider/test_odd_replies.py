@@ -87,7 +87,7 @@ def test_people_are_asked_about_a_model_whose_every_reply_is_cut(
     clerk = frame_of("fake:m", retry=RetryPolicy(attempts=2, base=0.0, ceiling=0.0)).handler
     with engine_of(clerk.registry) as engine:
         run = engine.begin("clerk", {})
-        (gate,) = engine.approvals.snapshots
+        (gate,) = engine.approvals.requests
     retries = [one for one in events(run.id) if one["type"] == "RetryScheduled"]
     assert (run.status, gate.kind, len(wire.bodies)) == ("suspended", "hold", 2)
     assert "raise max_tokens" in gate.sentence

@@ -13,10 +13,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 from django.db.models import F
 
 from agents.effect_handler import AgentEffects
@@ -25,13 +24,11 @@ from agents.models import RateLimit
 from agents.sdk import RetryPolicy, ToolContext, tool
 from agents.sdk.scripts import Turn, call, say, script
 from runtime.control import verification
-from runtime.control.start import create
 from runtime.core.values.budgets import BudgetLimits
 from runtime.execution.effects.perform import perform
 from runtime.models import Gate, Run
-from runtime.ports.access import Actor
 from runtime.ports.effects import ModelAnswer, RateLimited
-from tests.support.engine import Engine, engine_of, events
+from tests.support.engine import Engine, engine_of, events, start_run
 from tests.support.provider.faults import Fault, storm
 from tests.support.provider.server import Provider, serving
 from tests.support.specs import Frame, registry_of, spec_of
@@ -77,11 +74,7 @@ def provider(by_hand: None, settings: Any) -> Iterator[Provider]:
 
 
 def _post(worker: Engine, name: str) -> Run:
-    with transaction.atomic():
-        run: UUID = create(
-            agent="poster", input={"name": name}, requester=Actor(person="ada"), budget=BUDGET
-        ).run
-
+    run = start_run("poster", {"name": name}, budget=BUDGET)
     return worker.go_on(run, within=120 + 3 * RUNS)
 
 

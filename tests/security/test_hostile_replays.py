@@ -11,15 +11,14 @@ from approvals.models import Approval
 from approvals.port.adapter import ApprovalService
 from approvals.rules.policy import Group
 from runtime.control.kill_switches import engage
-from runtime.control.start import create
 from runtime.execution.jobs import replays
 from runtime.models import Run, RunReplay
-from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.upkeep import retention
 from tests.approvals.allowances.office import ANY, in_force
 from tests.approvals.test_prompts import PAID, Shop, overpays
 from tests.support.api_client import Caller
+from tests.support.engine import start_run
 from tests.support.pages import log_in
 from tests.support.seeds import Cast, person
 from tests.web.runs.test_replays import asked, code, perform, run, shop
@@ -44,8 +43,7 @@ def rows_of_others() -> dict[str, list[str]]:
 def test_a_replay_writes_nothing_but_itself_and_uses_no_approval(shop: Shop, run: UUID) -> None:
     person("cora", Group.REVIEWERS)
     in_force(Approval.objects.get(run=run), limits={"euros": ANY})
-    with transaction.atomic():
-        allowed = create(agent="desk", input={"name": "A-2"}, requester=Actor(person="ada")).run
+    allowed = start_run("desk", {"name": "A-2"})
     assert shop.advance_once(allowed).status == "completed", "by the allowance"
     for one in (run, allowed):
         for handler in (code(), code(model=overpays)):

@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
@@ -20,13 +20,12 @@ from approvals.models import Approval
 from approvals.people import accounts
 from approvals.port.adapter import ApprovalService
 from approvals.rules.policy import Group
-from runtime.control.start import create
 from runtime.execution.jobs.prompt_trials import perform as perform_trial
 from runtime.models import PromptTrial
 from runtime.ports.access import Actor
 from runtime.store.tables.jobs import MAX_RUNS
 from tests.approvals.test_prompts import CHILD, NAME, put_in_production
-from tests.support.engine import HandDriven
+from tests.support.engine import HandDriven, start_run
 from tests.support.released import released
 from tests.support.seeds import Cast, decide, person
 from tests.support.specs import Question, spec_of
@@ -52,8 +51,7 @@ class Shop(HandDriven):
     def end_runs(self, number: int) -> None:
         """Have so many runs end, with each request approved."""
         for _ in range(number):
-            with transaction.atomic():
-                run = create(agent="desk", input={"text": "A-1"}, requester=Actor(person="ada")).run
+            run = start_run("desk", {"text": "A-1"})
             while self.advance_once(run).ended_at is None:
                 decide(Approval.objects.get(run=run, status="pending"), BEA)
 

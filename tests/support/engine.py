@@ -121,6 +121,12 @@ def failing(times: int, outcome: Outcome) -> FakeTool:
     return FakeTool(body=body)
 
 
+def start_run(agent: str, content: Any, requester: Actor = ADA, **more: Any) -> UUID:
+    """Start a run, of which no worker knows yet."""
+    with transaction.atomic():
+        return create(agent=agent, input=content, requester=requester, **more).run
+
+
 class Death(BaseException):
     """The end of a worker in the middle of a step."""
 
@@ -188,8 +194,7 @@ class Rig(HandDriven):
         super().__init__(self.effects, self.approvals)
 
     def start(self, agent: str, value: object = None) -> UUID:
-        with transaction.atomic():
-            return create(agent=agent, input=value or {}, requester=ADA).run
+        return start_run(agent, value or {})
 
     def advance(self, run: UUID) -> Run:
         """Advance the run as far as possible, also in isolation."""
@@ -233,9 +238,7 @@ class Engine(HandDriven):
 
     def begin(self, agent: str, content: Any) -> Run:
         """A new run, as far as it goes without people."""
-        with transaction.atomic():
-            run = create(agent=agent, input=content, requester=ADA).run
-        return self.go_on(run)
+        return self.go_on(start_run(agent, content))
 
     def decide(self, run: Run, verdict: Verdict, reason: str = "", **where: str) -> Run:
         """Settle the one open gate, or the one with these columns, and go on."""

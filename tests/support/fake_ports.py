@@ -1,21 +1,20 @@
 """Fakes behind the engine's ports: an effect handler driven by a script per agent, and plain approvals."""
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from threading import Event
 from typing import Any, Literal
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q
-from pydantic import TypeAdapter
 
+from agents.testing.approvals import ApprovalStub
 from runtime.control.user_actions import settle
 from runtime.core.run.continuation import GivenReply
-from runtime.core.run.events import AllowanceUse, GateExtended, Proposal
+from runtime.core.run.events import GateExtended, Proposal
 from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import CallPreview, Decision, EffectClass, Risk, Verdict
@@ -32,13 +31,10 @@ from runtime.ports.agents import (
 from runtime.ports.approvals import (
     Allowed,
     ApprovalVoid,
-    EndedCall,
     NotConfirmed,
     PolicyFacts,
-    RequestLink,
     ReviewSnapshot,
     Ruling,
-    StatementPart,
     VerifiedApproval,
 )
 from runtime.ports.effects import (
@@ -52,7 +48,6 @@ from runtime.ports.effects import (
     ToolRequest,
     ToolResult,
 )
-from runtime.store.pool import Connection
 
 CUT_USAGE = {"input_tokens": 5, "output_tokens": 1}  # of a model call that was ended
 AT_ONCE = RetryPolicy(attempts=3, base=0.0, ceiling=0.0)
@@ -241,11 +236,12 @@ class FakeEffects:
         )
 
 
-class FakeApprovals:
-    """Gates calls as their tools require, keeps the snapshots, and confirms the calls in `approved`."""
+class FakeApprovals(ApprovalStub):
+    """Gates calls as their tools require, keeps the requests, and confirms them unless `forged`."""
 
     def __init__(self) -> None:
-        self.snapshots: list[ReviewSnapshot] = []
+        super().__init__()
+        self.requests: list[ReviewSnapshot] = []
         self.closed: list[UUID] = []
         self.notes: list[tuple[UUID, Actor, str, dict[str, str | None]]] = []
         self.joined: list[tuple[UUID, str]] = []
@@ -257,47 +253,23 @@ class FakeApprovals:
         self.void = False
         self.allowed: Allowed | None = None
 
-    def allow(self, snapshot: ReviewSnapshot, uses: Mapping[UUID, int]) -> Allowed | None:
+    def allow(self, snapshot: ReviewSnapshot, used: Mapping[UUID, int]) -> Allowed | None:
         return self.allowed
-
-    def problem_of_use(self, gate: UUID, use: AllowanceUse) -> str | None:
-        return None
 
     def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
         return Ruling(gated=info.gated, extends_by=self.extends_by)
 
-    def claim_query(self) -> Expression:
-        return Expression(sql="NULL", parameters={})
-
-    def open(
-        self,
-        connection: Connection,
-        snapshots: Sequence[ReviewSnapshot],
-        *,
-        origin: Collection[str],
-        at: datetime | None = None,
-        read: Any = None,
-    ) -> tuple[StatementPart, ...]:
-        new = [one for one in snapshots if one not in self.snapshots]  # it may ask again
-        self.snapshots += new
-        return ()
-
-    def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[StatementPart, ...]:
+    def open(self, connection: Any, snapshots: Sequence[ReviewSnapshot], **_: Any) -> tuple[()]:
+        new = [one for one in snapshots if one not in self.requests]  # it may ask again
+        self.requests += new
         return ()
 
     def verify_approval(
-        self,
-        *,
-        gate: UUID,
-        action_digest: str,
-        risk: Risk | None = None,
-        origin: Collection[str] = (),
-        reviewers: Collection[str] = (),
-        decision: Decision | None = None,
+        self, *, gate: UUID, action_digest: str, decision: Decision | None = None, **_: Any
     ) -> VerifiedApproval:
         if decision is not None:
             self.verify_decision(gate=gate, decision=decision)
-        shown = [snapshot for snapshot in self.snapshots if snapshot.gate == gate]
+        shown = [snapshot for snapshot in self.requests if snapshot.gate == gate]
         approved = [self.edited.get(gate, snapshot.action_digest) for snapshot in shown]
         if self.forged or approved != [action_digest]:
             raise NotConfirmed("this action was not approved")
@@ -308,7 +280,7 @@ class FakeApprovals:
     def read_extension(self, document: str) -> GateExtended:
         if self.forged:
             raise NotConfirmed("no person signed it")
-        return TypeAdapter(GateExtended).validate_json(document)
+        return super().read_extension(document)
 
     def verify_decision(
         self, *, gate: UUID, decision: Decision, deadline: datetime | None = None
@@ -319,34 +291,16 @@ class FakeApprovals:
             self.edited[gate] = decision.edit.digest
         return self.fails and decision.verdict is Verdict.EXPIRE
 
-    def version_decided(
-        self,
-        *,
-        run: UUID,
-        agent: str,
-        before: str,
-        after: str,
-        requester: str,
-        origin: Collection[str],
-    ) -> str | None:
+    def version_decided(self, *, agent: str, before: str, after: str, **_: Any) -> str | None:
         return self.versions.get((agent, before, after))
 
     def schema_at(self, gate: UUID) -> dict[str, Any] | None:
-        return next((one.schema for one in self.snapshots if one.gate == gate), None)
-
-    def send_messages(self, stop: threading.Event) -> None:
-        """Send nothing: there are no people and programs here."""
+        return next((one.schema for one in self.requests if one.gate == gate), None)
 
     def expire(self, gate: UUID) -> None:
         with suppress(GateNotOpen), transaction.atomic():
             decision = Decision(verdict=Verdict.EXPIRE, by="", reason="expired without a decision")
             settle(gate=gate, decision=decision)
-
-    def look_ahead(self, stop: Event) -> None:
-        return None
-
-    def count_decisions(self) -> None:
-        return None
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         self.closed += gates
@@ -358,33 +312,6 @@ class FakeApprovals:
         self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]
     ) -> None:
         self.notes.append((run, actor, act, detail))
-
-    def erase(self, *, run: UUID, at: datetime, head: str) -> None:
-        return None
-
-    def evidence(self, run: UUID) -> dict[str, Any]:
-        return {}
-
-    def problem_of_prompt(self, name: str, number: int, digest: str) -> str | None:
-        return None
-
-    def is_held(self, run: UUID) -> bool:
-        return False
-
-    def was_imported(self, run: UUID) -> bool:
-        return False
-
-    def problem_of(self, run: UUID) -> str | None:
-        return None
-
-    def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
-        return {}
-
-    def verdicts(self, runs: Sequence[UUID]) -> Mapping[str, int]:
-        return {}
-
-    def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, RequestLink]:
-        return {}
 
 
 def _given(reply: GivenReply) -> ModelAnswer:

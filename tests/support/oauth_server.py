@@ -5,9 +5,11 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs
+
+from tests.support.loopback import respond, serving
 
 CLIENT, SECRET = "signoff", "canary-client-secret"
 
@@ -60,40 +62,22 @@ class TokenServer:
 def token_server() -> Iterator[TokenServer]:
     here = TokenServer()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            client = base64.b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
+    def answer(request: BaseHTTPRequestHandler, body: bytes) -> None:
+        document: dict[str, Any]
+        if request.command == "POST":
+            basic = request.headers["Authorization"].removeprefix("Basic ")
             with here.lock:
-                answer = here.token(parse_qs(body), client)
-            self._answer(*answer)
-
-        def do_GET(self) -> None:
-            if self.path.startswith("/v1/"):
-                known = self.headers["X-Vault-Token"] == "canary-vault-token"
-                self._answer(200 if known else 403, {"data": here.vault} if known else {})
-                return
-            token = self.headers["Authorization"].removeprefix("Bearer ")
+                status, document = here.token(
+                    parse_qs(body.decode()), base64.b64decode(basic).decode()
+                )
+        elif request.path.startswith("/v1/"):
+            known = request.headers["X-Vault-Token"] == "canary-vault-token"
+            status, document = (200, {"data": here.vault}) if known else (403, {})
+        else:
+            token = request.headers["Authorization"].removeprefix("Bearer ")
             here.calls.append(token)
-            self._answer(200 if token in here.valid else 401, {"got": token})
+            status, document = 200 if token in here.valid else 401, {"got": token}
+        respond(request, *(here.said or (status, json.dumps(document).encode())))
 
-        def _answer(self, status: int, found: dict[str, Any]) -> None:
-            status, body = here.said or (status, json.dumps(found).encode())
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    here.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=[0.02], daemon=True)
-    thread.start()
-    try:
+    with serving(answer) as here.url:
         yield here
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -7,13 +7,11 @@ from unittest.mock import patch
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import transaction
 
 from approvals.models import Approval
 from approvals.port.adapter import ApprovalService
 from approvals.requests import snapshot
 from runtime.control.interventions import cancel as cancel_run
-from runtime.control.start import create
 from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.enums import EffectClass, GateKind, Risk, Verdict
 from runtime.core.values.json_values import sha256_of
@@ -25,7 +23,7 @@ from runtime.ports.agents import AgentInfo, CallInfo
 from runtime.ports.effects import ModelFailure, ToolRequest, ToolResult, Unknown
 from runtime.store import pool
 from runtime.store.tables import continuations
-from tests.support.engine import HandDriven
+from tests.support.engine import HandDriven, start_run
 from tests.support.fake_ports import FakeEffects, FakeTool, Script, ask, say, turns
 from tests.support.seeds import Cast, decide
 
@@ -132,14 +130,8 @@ class Office(HandDriven):
         """A run taken as far as it goes; `args` are those of the gated call."""
         if args is not None:
             self.effects.agents = onboarding(args)
-        with transaction.atomic():
-            run = create(
-                agent="hr_onboarding",
-                input=NEWCOMER,
-                requester=Actor(person=requester),
-                business_key=key,
-                budget=budget,
-            ).run
+        person = Actor(person=requester)
+        run = start_run("hr_onboarding", NEWCOMER, person, business_key=key, budget=budget)
         if advanced:
             self.advance(run)
         return run

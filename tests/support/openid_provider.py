@@ -3,11 +3,10 @@
 import base64
 import hashlib
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -19,6 +18,7 @@ from django.core.cache import cache
 from django.test import override_settings
 
 from approvals.rules.identity_providers import IdentityProvider
+from tests.support.loopback import respond, serving
 
 CLIENT, SECRET = "signoff", "canary-openid-secret"
 HEADER = b"x"  # as a part of an endless answer: its head does not end
@@ -100,75 +100,50 @@ class OpenIDProvider:
 def openid_provider() -> Iterator[OpenIDProvider]:
     here = OpenIDProvider()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            form = {name: values[0] for name, values in parse_qs(body).items()}
-            basic = self.headers.get("Authorization", "").removeprefix("Basic ")
-            client = base64.b64decode(basic).decode()
-            here.asked.append("/token")
-            self._answer(
-                *here.exchange(form, client or f"{form['client_id']}:{form['client_secret']}")
-            )
+    def answer(request: BaseHTTPRequestHandler, body: bytes) -> None:
+        parts = urlsplit(request.path)
+        here.asked.append(parts.path)
+        sent = parse_qs(body.decode() or parts.query)
+        fields = {name: values[0] for name, values in sent.items()}
+        status, document, place = 200, dict[str, Any](), ""
+        match parts.path:
+            case "/authorize":
+                place = here.authorize(fields)
+            case "/logout":
+                place = fields["post_logout_redirect_uri"]
+            case "/token":
+                basic = request.headers.get("Authorization", "").removeprefix("Basic ")
+                client = base64.b64decode(basic).decode()
+                client = client or f"{fields['client_id']}:{fields['client_secret']}"
+                status, document = here.exchange(fields, client)
+            case "/.well-known/openid-configuration":
+                document = here.discovery()
+            case "/keys":
+                document = here.keys()
+            case "/userinfo":
+                document = {**here.claims, **here.userinfo}
+            case _:
+                status = 404
+        if place:
+            respond(request, 302, Location=place)
+        elif here.endless is not None:
+            go_on(request, *here.endless)
+        else:
+            respond(request, status, json.dumps(document).encode(), Content_Type="application/json")
 
-        def do_GET(self) -> None:
-            parts = urlsplit(self.path)
-            here.asked.append(parts.path)
-            query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-            match parts.path:
-                case "/.well-known/openid-configuration":
-                    self._answer(200, here.discovery())
-                case "/keys":
-                    self._answer(200, here.keys())
-                case "/userinfo":
-                    self._answer(200, {**here.claims, **here.userinfo})
-                case "/authorize":
-                    self._lead(here.authorize(query))
-                case "/logout":
-                    self._lead(query["post_logout_redirect_uri"])
-                case _:
-                    self._answer(404, {})
+    def go_on(request: BaseHTTPRequestHandler, part: bytes, pause: float) -> None:
+        request.send_response(200)
+        if part != HEADER:
+            request.end_headers()
+        request.flush_headers()
+        with suppress(OSError):
+            for _ in range(10_000 if pause == 0 else 200):  # 640 MB, or ten seconds
+                request.wfile.write(part)
+                here.parts += 1
+                time.sleep(pause)
 
-        def _lead(self, place: str) -> None:
-            self.send_response(302)
-            self.send_header("Location", place)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def _answer(self, status: int, found: dict[str, Any]) -> None:
-            body = json.dumps(found).encode()
-            if here.endless is not None:
-                self._go_on(*here.endless)
-                return
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def _go_on(self, part: bytes, pause: float) -> None:
-            self.send_response(200)
-            if part != HEADER:
-                self.end_headers()
-            self.flush_headers()
-            with suppress(OSError):
-                for _ in range(10_000 if pause == 0 else 200):  # 640 MB, or ten seconds
-                    self.wfile.write(part)
-                    here.parts += 1
-                    time.sleep(pause)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        here.issuer = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield here
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(answer) as here.issuer:
+        yield here
 
 
 def known_as(provider: OpenIDProvider, name: str = "acme") -> dict[str, IdentityProvider]:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from approvals.notices import transports
-from tests.web.aap.receivers import respond, serving
+from tests.support.loopback import respond, serving
 
 
 def encode(value: bytes) -> str:
@@ -96,6 +96,5 @@ def serving_push() -> Iterator[PushService]:
     def answer(request: BaseHTTPRequestHandler, body: bytes) -> None:
         respond(request, service.take(request, body))
 
-    with serving(answer) as url:
-        service.url = url.removesuffix("/hook?x=1")
+    with serving(answer) as service.url:
         yield service

@@ -23,7 +23,7 @@ from approvals.notices import slack_posts
 from approvals.outbox import messages
 from approvals.outbox.messages import Sender
 from approvals.rules.identity_providers import SlackApp
-from tests.web.aap.receivers import respond, serving
+from tests.support.loopback import respond, serving
 
 TEAM, OTHER_TEAM = "T0ACME", "T0OTHER"
 TOKEN, SECRET = "xoxb-canary-slack-token", "canary-slack-signing-secret"
@@ -187,7 +187,7 @@ def pass_time() -> None:
 def slack_server() -> Iterator[Slack]:
     slack = Slack()
     with serving(slack.take) as url:
-        slack.url = url.partition("/hook")[0] + "/api"
+        slack.url = f"{url}/api"
         try:
             yield slack
         finally:

@@ -2,7 +2,7 @@
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -17,7 +17,6 @@ from runtime.control.interventions import retry
 from runtime.models import DailyUsage, Run, RunUsage, SweeperLoop, UncountedRun
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelFailure, ModelRequest, Outcome, ToolRequest, ToolResult
-from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.upkeep import rollups
 from runtime.upkeep.alarm import Alarm
@@ -46,15 +45,9 @@ def priced(office: Office, monkeypatch: pytest.MonkeyPatch) -> Office:
     return office
 
 
-@pytest.fixture
-def connection() -> Iterator[Connection]:
-    with pool.open_own() as connection:
-        yield connection
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_rounds_count_what_one_round_from_nothing_counts(
-    priced: Office, connection: Connection, seed: int
+    priced: Office, own: Connection, seed: int
 ) -> None:
     chance = random.Random(seed)
     acts: list[Act] = [_start, _approve, _approve, _die, _release, _advance, _retry]
@@ -65,29 +58,29 @@ def test_rounds_count_what_one_round_from_nothing_counts(
     ]
     for _ in range(15):
         chance.choice(acts)(priced, chance)
-        chance.choice(rounds)(connection, chance)
-    _finish_round(connection, chance)
+        chance.choice(rounds)(own, chance)
+    _finish_round(own, chance)
     assert not UncountedRun.objects.exists()
     counts = _counts()
     for table in (RunUsage, DailyUsage, SweeperLoop):
         cast("Any", table).objects.all().delete()
-    _finish_round(connection, chance)
+    _finish_round(own, chance)
     assert _counts() == counts
     assert sum(row.replies for row in RunUsage.objects.all()) > 0
 
 
-def test_a_run_is_counted_while_a_worker_has_it(priced: Office, connection: Connection) -> None:
+def test_a_run_is_counted_while_a_worker_has_it(priced: Office, own: Connection) -> None:
     counted: list[Any] = []
 
     def body(request: ToolRequest) -> ToolResult:
-        priced.heartbeat._beat(connection)
-        _finish_round(connection)
+        priced.heartbeat._beat(own)
+        _finish_round(own)
         query = "SELECT replies FROM runtime_runusage WHERE run_id = %s"
-        counted.append(connection.execute(query, (request.run,)).fetchone())
+        counted.append(own.execute(query, (request.run,)).fetchone())
         return ToolResult(value={"id": 1})
 
     run = priced.start()
-    _finish_round(connection)
+    _finish_round(own)
     before = RunUsage.objects.get(pk=run).replies
     priced.effects.tools["send_welcome_mail"] = FakeTool(body=body)
     priced.approve(run)
@@ -96,11 +89,11 @@ def test_a_run_is_counted_while_a_worker_has_it(priced: Office, connection: Conn
 
 @pytest.mark.slow
 def test_a_round_costs_the_same_beside_ten_times_as_many_unchanged_runs(
-    priced: Office, connection: Connection
+    priced: Office, own: Connection
 ) -> None:
     costs = []
     for number in (300, 2_700):
-        connection.execute(
+        own.execute(
             """
             INSERT INTO runtime_run (id, agent, requester, input, status, position, idle_since)
             SELECT gen_random_uuid(), 'a', 'ada', repeat('x', 500), 'suspended', 5,
@@ -109,10 +102,10 @@ def test_a_round_costs_the_same_beside_ten_times_as_many_unchanged_runs(
             """,
             (number,),
         )
-        _finish_round(connection)
-        connection.execute("VACUUM ANALYZE runtime_run")
+        _finish_round(own)
+        own.execute("VACUUM ANALYZE runtime_run")
         run = priced.start()
-        costs.append(_blocks(connection))
+        costs.append(_blocks(own))
         assert UncountedRun.objects.get().run_id == run
     assert costs[1] < costs[0] + 10
 

@@ -3,7 +3,6 @@
 import csv
 import io
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -43,12 +42,6 @@ def priced(office: Office) -> Office:
     return office
 
 
-@pytest.fixture
-def connection() -> Iterator[Connection]:
-    with pool.open_own() as connection:
-        yield connection
-
-
 def _roll_up(connection: Connection) -> None:
     rollups.roll_up(connection, threading.Event())
     pending_ages.count()
@@ -64,16 +57,16 @@ def _used() -> tuple[int, int, int]:
     )
 
 
-def test_each_reply_is_counted_once(priced: Office, connection: Connection) -> None:
+def test_each_reply_is_counted_once(priced: Office, own: Connection) -> None:
     run = priced.start()
-    _roll_up(connection)
+    _roll_up(own)
     first = _used()
     assert first[0] > 0
     assert first == (first[0], 7 * first[0], 7 * first[0])
-    _roll_up(connection)
+    _roll_up(own)
     assert _used() == first
     priced.approve(run)
-    _roll_up(connection)
+    _roll_up(own)
     replies = _used()[0]
     assert replies > first[0]
     assert _used() == (replies, 7 * replies, 7 * replies)
@@ -85,14 +78,14 @@ def test_each_reply_is_counted_once(priced: Office, connection: Connection) -> N
 
 
 def test_a_second_sweeper_counts_nothing_twice(
-    priced: Office, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    priced: Office, own: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has read the position of the run, and the first one counts before it does."""
     priced.start()
     count = rollups._count_part
 
     def overtaken(second: Connection, changed: rollups._ChangedRun, *, after: int) -> bool:
-        assert count(connection, changed, after=after)
+        assert count(own, changed, after=after)
         return count(second, changed, after=after)
 
     monkeypatch.setattr(rollups, "_count_part", overtaken)
@@ -103,7 +96,7 @@ def test_a_second_sweeper_counts_nothing_twice(
 
 
 def test_a_round_ends_although_its_runs_go_on(
-    priced: Office, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    priced: Office, own: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = {priced.start() for _ in range(3)}
     monkeypatch.setattr(rollups, "RUNS", 2)
@@ -116,13 +109,13 @@ def test_a_round_ends_although_its_runs_go_on(
         return count(connection, changed, after=after)
 
     monkeypatch.setattr(rollups, "_count_part", busy)
-    assert rollups.count_usage(connection, threading.Event()) == len(runs)
+    assert rollups.count_usage(own, threading.Event()) == len(runs)
     assert set(counted) == runs
 
 
 @pytest.mark.parametrize("model", ["a\0b", "x" * 9_000_000], ids=["NUL", "long"])
 def test_a_run_that_cannot_be_counted_stops_no_other(
-    priced: Office, connection: Connection, monkeypatch: pytest.MonkeyPatch, model: str
+    priced: Office, own: Connection, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
     broken, whole = priced.start(), priced.start()
     read = rollups._read_usage
@@ -134,50 +127,50 @@ def test_a_run_that_cannot_be_counted_stops_no_other(
         return usage
 
     monkeypatch.setattr(rollups, "_read_usage", forged)
-    assert rollups.count_usage(connection, threading.Event()) == 1
+    assert rollups.count_usage(own, threading.Event()) == 1
     assert [row.run_id for row in RunUsage.objects.all()] == [whole]
 
 
 def test_entries_of_a_newer_release_are_left_to_its_sweeper(
-    priced: Office, connection: Connection
+    priced: Office, own: Connection
 ) -> None:
-    newer, own = priced.start(), priced.start()
+    newer, other = priced.start(), priced.start()
     JournalEntry.objects.filter(run_id=newer, position=2).update(
         body='{"schema":99,"events":[{"type":"ModelReplied"}]}', packed=None
     )
-    _roll_up(connection)
-    assert [row.run_id for row in RunUsage.objects.all()] == [own]
+    _roll_up(own)
+    assert [row.run_id for row in RunUsage.objects.all()] == [other]
 
 
 def test_a_long_run_is_counted_in_parts(
-    priced: Office, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    priced: Office, own: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rollups, "ENTRIES", 2)
     run = priced.start()
-    _roll_up(connection)
+    _roll_up(own)
     assert RunUsage.objects.get().position == Run.objects.get(id=run).position > 2
     assert _used()[1] == _used()[2] > 0
 
 
-def test_an_entry_that_cannot_be_read_stops_nothing(priced: Office, connection: Connection) -> None:
+def test_an_entry_that_cannot_be_read_stops_nothing(priced: Office, own: Connection) -> None:
     broken, whole = priced.start(), priced.start()
-    connection.execute(
+    own.execute(
         "UPDATE runtime_journalentry SET body = '{\"ModelReplied\"', packed = NULL WHERE run_id = %s",
         (broken,),
     )
-    _roll_up(connection)
+    _roll_up(own)
     assert RunUsage.objects.get(pk=broken).replies == 0
     assert RunUsage.objects.get(pk=whole).replies > 0
 
 
 def test_decisions_and_ends_are_counted_by_day(
-    priced: Office, connection: Connection, admin: Client
+    priced: Office, own: Connection, admin: Client
 ) -> None:
     run, denied = priced.start(), priced.start()
     priced.approve(run)
     priced.deny(denied, "no")
     _move(run, days=1)
-    _roll_up(connection)
+    _roll_up(own)
     days = {str(row.day): row for row in DailyDecisions.objects.all()}
     assert [row.verdicts for row in days.values()] == [{"approved": 1}, {"denied": 1}]
     assert all(row.median is not None and row.median == row.p90 for row in days.values())
@@ -185,48 +178,48 @@ def test_decisions_and_ends_are_counted_by_day(
 
 
 def test_a_day_loses_its_only_decision_when_it_is_undone(
-    office: Office, settings: Any, connection: Connection
+    office: Office, settings: Any, own: Connection
 ) -> None:
     settings.SIGNOFF_UNDO_SECONDS = 60
     approval = office.request(office.start())
     seeds.decide(approval, BEA)
-    _roll_up(connection)
+    _roll_up(own)
     assert DailyDecisions.objects.get().verdicts == {"approved": 1}
     undo(approval_id=approval.id, actor=BEA)
-    _roll_up(connection)
+    _roll_up(own)
     day = DailyDecisions.objects.get()
     assert (day.verdicts, day.median, day.p90) == ({}, None, None)
 
 
 def test_a_day_loses_its_only_ended_run_when_it_is_started_again(
-    office: Office, connection: Connection
+    office: Office, own: Connection
 ) -> None:
     run = office.failed()
-    _roll_up(connection)
+    _roll_up(own)
     assert DailyRuns.objects.get().statuses == {"failed": 1}
     retry(run=run, reason="Again.", actor=Actor(person="ada"))
-    _roll_up(connection)
+    _roll_up(own)
     assert DailyRuns.objects.get().statuses == {}
 
 
-def test_a_day_in_the_future_stops_no_counting(priced: Office, connection: Connection) -> None:
+def test_a_day_in_the_future_stops_no_counting(priced: Office, own: Connection) -> None:
     """The clock was wrong once."""
     priced.deny(priced.start(), "no")
-    _roll_up(connection)
+    _roll_up(own)
     for table in (DailyRuns, DailyDecisions):
         table.objects.update(day=datetime.now(UTC).date() + timedelta(days=400))
-    _roll_up(connection)
+    _roll_up(own)
     assert DailyRuns.objects.filter(day=TODAY).exists()
     assert DailyDecisions.objects.filter(day=TODAY).exists()
 
 
 def test_each_bar_leads_to_exactly_what_it_counts(
-    priced: Office, connection: Connection, admin: Client
+    priced: Office, own: Connection, admin: Client
 ) -> None:
     run, denied = priced.start(), priced.start()
     priced.approve(run)
     priced.deny(denied, "no")
-    _roll_up(connection)
+    _roll_up(own)
     page = shows(
         admin, "/overview/", "Approved, 1", "Denied, 1", "Finished, 2", "Cost a day by agent"
     )
@@ -254,14 +247,14 @@ def test_each_bar_leads_to_exactly_what_it_counts(
 
 def test_costs_are_added_up_by_agent_model_person_and_day(
     priced: Office,
-    connection: Connection,
+    own: Connection,
     admin: Client,
     bea: Client,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     priced.start()
     priced.start(requester="bea")
-    _roll_up(connection)
+    _roll_up(own)
     for key, name in (("agent", "hr_onboarding"), ("model", "model-a"), ("day", TODAY)):
         shows(admin, f"/costs/?by={key}", name, f"{_dollars()}<")
     shows(admin, "/costs/?by=person", "<bdi>ada</bdi>", "<bdi>bea</bdi>", hides=[f"{_dollars()}<"])
@@ -289,10 +282,10 @@ def test_the_costliest_agent_is_the_first(admin: Client) -> None:
 
 
 def test_costs_are_in_the_api_the_metrics_and_the_file_of_runs(
-    priced: Office, connection: Connection, admin: Client
+    priced: Office, own: Connection, admin: Client
 ) -> None:
     run, uncounted = priced.start(), None
-    _roll_up(connection)
+    _roll_up(own)
     uncounted = priced.start()
     answer = admin.get("/api/v1/usage?by=model").json()
     assert [(item["name"], item["cost_usd"]) for item in answer["items"]] == [
@@ -311,10 +304,10 @@ def test_costs_are_in_the_api_the_metrics_and_the_file_of_runs(
 
 
 def test_the_numbers_of_a_picture_are_a_file(
-    priced: Office, connection: Connection, admin: Client
+    priced: Office, own: Connection, admin: Client
 ) -> None:
     priced.approve(priced.start())
-    _roll_up(connection)
+    _roll_up(own)
     rows = list(csv.DictReader(io.StringIO(text(admin, "/overview/decisions.csv?days=30"))))
     assert rows == [{"day": TODAY, "Approved": "1"}]
     text(admin, "/overview/nothing.csv", 404)

@@ -30,10 +30,11 @@ from runtime.keyring import sealing
 from runtime.models import Run
 from tests.support import seeds
 from tests.support.api_client import Caller, field_of
+from tests.support.loopback import respond
 from tests.support.office import BEA, Office
 from tests.support.pages import has, queries_at_most, shows, text_of
 from tests.support.seeds import decide
-from tests.web.aap.receivers import pass_time, respond, serving
+from tests.web.aap.receivers import pass_time, serving
 
 NOW = timedelta(seconds=1)
 PAGE = ROOT / "docs/how-to/send-webhooks.md"

@@ -5,8 +5,9 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from unittest.mock import Mock
 
@@ -21,6 +22,7 @@ from agents.tools.http_client import MAX_BODY, QUOTED
 from runtime.core.values.enums import EffectClass, FailureCause, Risk
 from runtime.network import MAX_RETRY_SECONDS, is_public, retry_after_seconds
 from tests.agents.conftest import context
+from tests.support.loopback import respond, serving
 
 
 @dataclass(slots=True)
@@ -39,49 +41,29 @@ class Site:
         return self.url + path
 
 
+@contextmanager
+def served() -> Iterator[Site]:
+    site = Site()
+
+    def answer(request: BaseHTTPRequestHandler, body: bytes) -> None:
+        site.requests.append((request.command, request.path, dict(request.headers), body))
+        status, headers, said = site.answers.get(request.path, (404, {}, b"not here"))
+        respond(request, status, said, **headers)
+
+    with serving(answer) as site.url:
+        yield site
+
+
 @pytest.fixture
 def site() -> Iterator[Site]:
-    with _Serving() as one:
+    with served() as one:
         yield one
 
 
 @pytest.fixture
 def other() -> Iterator[Site]:
-    with _Serving() as one:
+    with served() as one:
         yield one
-
-
-class _Serving:
-    def __enter__(self) -> Site:
-        site = Site()
-
-        class Handler(BaseHTTPRequestHandler):
-            def do(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                site.requests.append((self.command, self.path, dict(self.headers), body))
-                status, headers, answer = site.answers.get(self.path, (404, {}, b"not here"))
-                self.send_response(status)
-                for name, value in {**headers, "Content-Length": str(len(answer))}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(answer)
-
-            do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do  # noqa: N815
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-        site.url = f"http://127.0.0.1:{self._server.server_port}"
-        return site
-
-    def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
 
 
 def _get(*sites: Site, **given: Any) -> ToolSpec:

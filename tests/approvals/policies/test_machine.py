@@ -277,6 +277,7 @@ SOME = (
     (3, 0, "allow bea cora, call eva bea, call eva bea"),
     (0, 0, "vote bea, deny cora"),
     (1, 0, "vote bea, steer bea, vote dan"),
+    (1, 0, "vote cora, vote bea, vote bea, vote cora"),
     (1, 0, "vote cora, vote bea, vote bea, deny bea"),
     (0, 0, "vote bea, vote cora, vote cora, vote bea, deny cora"),
     (3, 0, "announce bea cora, vote cora"),

@@ -125,19 +125,6 @@ def test_a_vote_is_validated_again_when_the_last_one_comes(
         seeds.verify_approval(approval)
 
 
-def test_stages_are_in_sequence_and_a_person_may_vote_in_a_later_one_only(
-    four: list[Actor],
-) -> None:
-    bea, cora, *_ = four
-    approval = asked(STAGES)
-    with pytest.raises(Forbidden, match="stage 1 of 2"):
-        decide(approval, cora)
-    decide(approval, bea)
-    with pytest.raises(AlreadyVoted):
-        decide(approval, bea)
-    assert decide(approval, cora).status == "approved"
-
-
 def test_void_votes_are_deleted_also_if_the_second_attempt_is_refused(
     four: list[Actor], monkeypatch: pytest.MonkeyPatch
 ) -> None:

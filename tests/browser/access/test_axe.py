@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import transaction
 from django.test import override_settings
 from playwright.sync_api import Page, expect
 
@@ -30,7 +29,6 @@ from approvals.signed.rows import add
 from runtime.control import jobs
 from runtime.control.external_events import deliver
 from runtime.control.interventions import hold
-from runtime.control.start import create
 from runtime.core.values.budgets import BudgetLimits
 from runtime.models import Occurrence, Run
 from runtime.ports.access import Actor
@@ -42,7 +40,7 @@ from runtime.triggers import changes as trigger_changes
 from runtime.upkeep import retention
 from tests.browser.access.axe import FIRST, Axe
 from tests.browser.conftest import Desk, unfold
-from tests.support.engine import HandDriven
+from tests.support.engine import HandDriven, start_run
 from tests.support.fake_ports import say, turns
 from tests.support.long_runs import long_office_run
 from tests.support.office import BEA, SCHEMA, Office, reseal
@@ -292,9 +290,7 @@ def test_a_plan_a_memory_and_a_held_answer_have_no_violations(
     engine = HandDriven(AgentEffects(registry), ApprovalService())
     try:
         for question in ("First?", "Second?"):
-            with transaction.atomic():
-                given = {"text": question}
-                run = create(agent="writer", input=given, requester=ADA, thread="letters").run
+            run = start_run("writer", {"text": question}, thread="letters")
             engine.advance_once(run)
             approval = Approval.objects.get(run=run)
             if question == "First?":

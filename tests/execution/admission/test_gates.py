@@ -157,7 +157,7 @@ def test_people_are_asked_once_the_time_is_over(
     faults += [fault] * 99
     run = outage.advance(outage.start("a")).id
     opened(outage, run, "hold")
-    (shown,) = outage.approvals.snapshots
+    (shown,) = outage.approvals.requests
     assert shown.sentence == f"No reply comes from the model of a: {fault.error}"
     assert shown.args["last_answer"] == fault.error
     assert types(run)[-1] == "GateOpened"
@@ -201,7 +201,7 @@ def test_a_run_without_turns_left_waits_for_a_grant(rig: MakeBench, continued: N
     assert (run.status, run.due_at, run.owner) == ("suspended", None, None)
     assert (len(desk.effects.models), len(desk.effects.calls)) == (2, 2)
     assert limits(run.id) == [(None, "turns", 2, 2)]
-    (snapshot,) = desk.approvals.snapshots
+    (snapshot,) = desk.approvals.requests
     assert snapshot.sentence == "The run reached its limit: 2 of 2 turns"
     assert grant(desk, run.id, turns=1) == "suspended", "that is less than it needs"
     assert limits(run.id) == [(None, "turns", 3, 3)]
@@ -223,7 +223,7 @@ def test_money_is_not_spent_on_a_model_without_a_price(rig: MakeBench) -> None:
     desk = rig({"a": turns(say("done"))})
     run = desk.advance(start(BudgetLimits(micros=1_000_000)))
     assert (run.status, desk.effects.models) == ("suspended", [])
-    (snapshot,) = desk.approvals.snapshots
+    (snapshot,) = desk.approvals.requests
     assert "the model has no known price" in snapshot.sentence
     assert grant(desk, run.id, usd=None) == "completed"
 
@@ -283,7 +283,7 @@ def test_a_gate_expires_after_the_time_of_its_tool_or_of_the_installation(
     run = desk.advance(desk.start("a"))
     (gate,) = desk.open_gates(run.id)
     assert run.due_at is not None
-    assert run.due_at == desk.approvals.snapshots[0].expires_at
+    assert run.due_at == desk.approvals.requests[0].expires_at
     assert run.created_at <= run.due_at - timedelta(seconds=(own or 100) + 40) <= gate.opened_at
 
 
@@ -341,7 +341,7 @@ def test_the_settlement_of_a_doubt_is_told_to_the_model(
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     run = desk.advance(desk.start("a")).id
     gate = desk.open_gates(run)[0].id
-    (snapshot,) = desk.approvals.snapshots
+    (snapshot,) = desk.approvals.requests
     (started,) = [event for event in events(run) if event["type"] == "ToolStarted"]
     assert (snapshot.gate, snapshot.kind) == (gate, "in_doubt")
     earliest = datetime.fromisoformat(str(started["at"])) + timedelta(seconds=30 + 10)

@@ -62,7 +62,7 @@ def _suspended(rig: MakeBench) -> tuple[Rig, UUID]:
 def _another(rig: MakeBench, desk: Rig, agent: str = "a") -> Rig:
     """A worker that has the same database and the agent as it first was."""
     other = rig({agent: SCRIPT}, t=FakeTool(gated=True))
-    other.approvals.snapshots = desk.approvals.snapshots
+    other.approvals.requests = desk.approvals.requests
     return other
 
 
@@ -147,7 +147,7 @@ def test_a_call_that_is_or_was_a_write_is_not_repeated(rig: MakeBench, effect: E
     assert len(desk.effects.calls) == 1
     assert [gate.kind for gate in desk.open_gates(run)] == ["in_doubt"]
     if effect is EffectClass.WRITE:
-        assert desk.approvals.snapshots[-1].effect is EffectClass.WRITE
+        assert desk.approvals.requests[-1].effect is EffectClass.WRITE
 
 
 def test_a_refusal_holds_longer_each_time_and_not_against_mail() -> None:
@@ -188,7 +188,7 @@ def _asked(rig: MakeBench) -> tuple[Rig, UUID, Gate]:
 def test_an_incompatible_version_opens_a_gate_with_the_changes(rig: MakeBench) -> None:
     desk, run, gate = _asked(rig)
     assert (gate.kind, gate.call, gate.path) == ("version", "", ["a"])
-    snapshot = desk.approvals.snapshots[-1]
+    snapshot = desk.approvals.requests[-1]
     assert snapshot.sentence == "a is another version than when it began: instructions"
     assert (snapshot.args["before"], snapshot.args["after"]) == (OLD, NEW)
     assert snapshot.args["changes"][0] == {
@@ -214,7 +214,7 @@ def test_an_incompatible_version_opens_a_gate_with_the_changes(rig: MakeBench) -
     assert third.advance(run).status == "suspended", "the decision is no word on a third version"
     assert Gate.objects.get(id=gate.id).state == "closed"
     (again,) = third.open_gates(run)
-    assert third.approvals.snapshots[-1].args["after"] == "sha256:a3"
+    assert third.approvals.requests[-1].args["after"] == "sha256:a3"
     third.decide(again.id, Verdict.CONTINUE)
     assert third.advance(run).status == "completed"
     (changed,) = [event for event in events(run) if event["type"] == "AgentChanged"]

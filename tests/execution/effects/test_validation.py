@@ -86,7 +86,7 @@ def test_the_deepest_reply_arguments_and_result_are_journaled(rig: MakeBench) ->
     tool = replace(returning(deepest, EffectClass.WRITE), gated=True)
     desk = rig({"a": turns(*replies)}, t=tool)
     run = desk.advance(desk.start("a"))
-    assert desk.approvals.snapshots[0].args == deepest
+    assert desk.approvals.requests[0].args == deepest
     assert desk.answer(run.id).status == "completed"
     assert (desk.heard()["content"], len(desk.effects.calls)) == (deepest, 1)
 

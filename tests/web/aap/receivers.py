@@ -1,10 +1,9 @@
 """Receivers of webhooks on this machine: that of the package `agentapprovalprotocol`, and ones that answer anything."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from ssl import SSLContext
 from typing import Any
 from uuid import uuid4
@@ -17,8 +16,8 @@ from approvals.models import OutboxMessage
 from approvals.outbox import messages
 from approvals.outbox.messages import Sender
 from approvals.people.instances import RESOLVED
-
-Answerer = Callable[[BaseHTTPRequestHandler, bytes], None]
+from tests.support import loopback
+from tests.support.loopback import Answerer, respond
 
 
 class Hook:
@@ -53,42 +52,11 @@ class Hook:
         respond(request, status, answer)
 
 
-def respond(
-    request: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str
-) -> None:
-    request.send_response(status)
-    for name, value in headers.items():
-        request.send_header(name.replace("_", "-"), value)
-    if status != 204:
-        request.send_header("Content-Length", str(len(body)))
-    request.end_headers()
-    request.wfile.write(body)
-
-
 @contextmanager
 def serving(answer: Answerer, *, tls: SSLContext | None = None) -> Iterator[str]:
-    """Serve on a port of this machine, and yield the URL, which is for plain HTTP."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            answer(self, body)
-
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    if tls is not None:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, args=[0.05])
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/hook?x=1"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    """Yield the URL of a webhook on this machine."""
+    with loopback.serving(answer, tls=tls) as url:
+        yield f"{url}/hook?x=1"
 
 
 @contextmanager

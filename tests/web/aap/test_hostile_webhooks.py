@@ -27,9 +27,10 @@ from approvals.models import OutboxMessage
 from approvals.outbox import messages, webhook
 from approvals.outbox.messages import THREADS, AttemptResult, Content, MessageKind, Sender
 from approvals.outbox.webhook import InvalidUrl, check_url, post
+from tests.support.loopback import respond
 from tests.support.people import until
 from tests.support.threads import together
-from tests.web.aap.receivers import respond, serving
+from tests.web.aap.receivers import serving
 
 SECRET = new_secret()
 CHUNK = b"x" * 65_536

@@ -1,7 +1,7 @@
 """Requests of agents outside end once, and their approvals are used once, also if several act at the same time."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -15,7 +15,6 @@ from approvals.decisions import external_requests
 from approvals.errors import UnknownInstance
 from approvals.models import Approval, ApprovalUse, AuditEntry, Instance
 from approvals.people.accounts import set_groups
-from approvals.port.adapter import ApprovalService
 from approvals.rules.policy import Group
 from runtime.control import interventions
 from runtime.errors import RequestError
@@ -49,37 +48,6 @@ def at(moment: str, act: Callable[[], Any]) -> Callable[[], Any]:
 def try_to_decide(approval: Approval) -> None:
     with suppress(RequestError):
         decide(approval, BEA)
-
-
-def statuses(bot: Door, requests: Sequence[str]) -> list[str]:
-    return [bot.read(request)["status"] for request in requests]
-
-
-def test_decide_and_expire_at_once_end_once(bot: Door, desk: Desk) -> None:
-    made = [bot.ask({**BODY, "timeout": "2s"}) for _ in range(MANY)]
-    for request in made:
-        desk.advance(request["id"])
-    acts: list[Callable[[], Any]] = []
-    for number, request in enumerate(made):
-        approval = desk.approval(request["id"])
-        deadline = datetime.fromisoformat(request["deadline_at"])
-        just_before = (deadline - timedelta(milliseconds=20 * number)).isoformat()
-        acts += [
-            at(just_before, partial(try_to_decide, approval)),
-            at(request["deadline_at"], partial(ApprovalService().expire, approval.gate)),
-        ]
-    together(acts)
-    requests = [request["id"] for request in made]
-    wait_for(made[-1]["deadline_at"])
-    ended = statuses(bot, requests)
-    assert set(ended) <= {"approved", "expired"}
-    for request, status in zip(requests, ended, strict=True):
-        desk.advance(request)
-        decision = bot.read(request)["decision"]
-        assert decision["status"] == status
-        assert decision["decided_at"] <= bot.read(request)["deadline_at"]
-        assert (bot.use(request).status_code == 200) is (status == "approved")
-    assert statuses(bot, requests) == ended
 
 
 def test_an_approval_is_used_before_it_expires_or_not_at_all(bot: Door, desk: Desk) -> None:

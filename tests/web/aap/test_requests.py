@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -27,7 +26,7 @@ from runtime.control.kill_switches import engage
 from runtime.control.verification import verify
 from runtime.core.values.enums import GateKind
 from runtime.core.values.limits import MAX_REPORTED
-from runtime.errors import Forbidden, InvalidInput, RequestError
+from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.store import pool
@@ -219,27 +218,6 @@ def test_an_approval_is_used_once_of_many_at_once(bot: Door, desk: Desk) -> None
     together([partial(use, key) for key in "abcd"])
     assert sorted(statuses) == [200, 409, 409, 409]
     assert code(bot.use(made["id"], "e")) == (409, "already_consumed")
-
-
-def test_decide_and_cancel_at_once_end_once(bot: Door, desk: Desk) -> None:
-    for turn in range(6):
-        made = bot.ask()
-        desk.advance(made["id"])
-        approval = desk.approval(made["id"])
-        path = f"/requests/{made['id']}"
-
-        verdict = "deny" if turn % 2 else "approve"
-
-        def act(approval: Approval = approval, verdict: str = verdict) -> None:
-            with suppress(RequestError):
-                decide(approval, Actor(person="bea"), verdict, "no")
-
-        together([act, partial(bot.send, "DELETE", path)])
-        status = bot.read(made["id"])["status"]
-        assert status in {"approved", "denied", "cancelled"}
-        desk.advance(made["id"])
-        assert bot.read(made["id"])["status"] == status
-        assert (bot.use(made["id"]).status_code == 200) is (status == "approved")
 
 
 def test_an_approval_expires_if_it_is_not_used(bot: Door, desk: Desk) -> None:

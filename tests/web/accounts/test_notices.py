@@ -12,9 +12,9 @@ from approvals.models import Approval, AuditEntry, NoticeChannel, OutboxMessage
 from approvals.notices import channels
 from config.env.environment import ROOT
 from tests.support import seeds
+from tests.support.loopback import respond, serving
 from tests.support.notices import hears, look, send_notices
 from tests.support.pages import has, shows, text_of
-from tests.web.aap.receivers import respond, serving
 
 PAGE = "/account/notices/"
 _GUIDE = (ROOT / "docs/how-to/notify-people.md").read_text("utf-8")

@@ -1,27 +1,85 @@
 """Passkeys: added with the password, and an answer counts once, for its person, from this site."""
 
+import json
+import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
 from django.contrib.auth.models import User
 from django.test import Client
+from fido2.cose import ES256
+from fido2.utils import sha256, websafe_decode, websafe_encode
+from fido2.webauthn import (
+    Aaguid,
+    AttestationObject,
+    AttestedCredentialData,
+    AuthenticatorData,
+    CollectedClientData,
+)
 from pytest_django import Settings
 
 from approvals.models import SecondFactor
 from approvals.people import second_factors
 from tests.support.pages import has, log_in, shows
-from tests.support.passkey import FLAG, Passkey
 from tests.support.second_factors import give_password, page_of, phone_of
 from tests.support.seeds import PASSWORD, Cast
 
 pytestmark = pytest.mark.django_db
+FLAG = AuthenticatorData.FLAG
+SITE = "http://testserver"
 ADD = "/account/second/passkey/"
+
+
+class Passkey:
+    """One credential. `counter` is that of its next signature."""
+
+    def __init__(self, credential_id: bytes = b"") -> None:
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.id, self.counter = credential_id or os.urandom(16), 1
+
+    def create(self, options: dict[str, Any], site: str = SITE) -> str:
+        public: Any = ES256.from_cryptography_key(self.key.public_key())  # type: ignore[no-untyped-call]
+        credential = AttestedCredentialData.create(Aaguid(bytes(16)), self.id, public)
+        proof = AuthenticatorData.create(
+            sha256(b"testserver"), FLAG.UP | FLAG.UV | FLAG.AT, 0, bytes(credential)
+        )
+        client = self._client("create", options, site)
+        document = AttestationObject.create("none", proof, {})
+        return self._answer(clientDataJSON=client, attestationObject=bytes(document))
+
+    def sign(
+        self,
+        options: dict[str, Any],
+        site: str = SITE,
+        flags: FLAG = FLAG.UP | FLAG.UV,
+        rp: str = "testserver",
+    ) -> str:
+        client = self._client("get", options, site)
+        proof = AuthenticatorData.create(sha256(rp.encode()), flags, self.counter)
+        self.counter += 1
+        signature = self.key.sign(proof + sha256(client), ec.ECDSA(SHA256()))
+        return self._answer(clientDataJSON=client, authenticatorData=proof, signature=signature)
+
+    def _client(self, kind: str, options: dict[str, Any], site: str) -> bytes:
+        challenge = websafe_decode(options["publicKey"]["challenge"])
+        return bytes(CollectedClientData.create(f"webauthn.{kind}", challenge, site))
+
+    def _answer(self, **response: bytes) -> str:
+        document = {
+            "id": websafe_encode(self.id),
+            "rawId": websafe_encode(self.id),
+            "type": "public-key",
+            "response": {name: websafe_encode(value) for name, value in response.items()},
+        }
+        return json.dumps(document)
 
 
 @pytest.fixture(autouse=True)
 def _site(settings: Settings) -> None:
-    settings.PUBLIC_URL = "http://testserver"
+    settings.PUBLIC_URL = SITE
 
 
 def _options(browser: Client, act: str = "check") -> dict[str, Any]:

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 from django.core import mail
-from django.db import transaction
 from django.test import Client
 
 from agents.catalogue.published import publish
@@ -20,7 +19,6 @@ from agents.tools.requester import tell_requester
 from approvals.decisions.decide import decide
 from approvals.models import Approval
 from approvals.port.adapter import ApprovalService
-from runtime.control.start import create
 from runtime.core.run.events import ModelReplied
 from runtime.core.values.enums import Risk
 from runtime.errors import Forbidden
@@ -29,7 +27,7 @@ from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import journal
 from tests.support.api_client import Caller, field_of
-from tests.support.engine import HandDriven, stored_texts
+from tests.support.engine import HandDriven, start_run, stored_texts
 from tests.support.pages import send, shows, text, text_of
 from tests.support.specs import Question, registry_of
 
@@ -94,10 +92,9 @@ class Desk(HandDriven):
         super().__init__(AgentEffects(registry), ApprovalService())
 
     def start(self, spec: AgentSpec = WRITER) -> Approval:
-        with transaction.atomic():
-            made = create(agent=spec.name, input={"text": "go"}, requester=Actor(person="ada"))
-        self.advance_once(made.run)
-        return Approval.objects.get(run=made.run)
+        run = start_run(spec.name, {"text": "go"})
+        self.advance_once(run)
+        return Approval.objects.get(run=run)
 
 
 @pytest.fixture

@@ -274,18 +274,6 @@ def test_a_comment_is_kept_with_each_verdict(
     assert bea_api.get(f"/approvals/{asked.id}").json()["reason"] == WORDS
 
 
-def test_the_tool_is_told_who_asked_and_who_approved(
-    bea: Client, office: Office, asked: Approval
-) -> None:
-    send(bea, asked, "approve", reason=WORDS)
-    office.advance(asked.run_id)
-    told = {
-        call.tool: (call.requester, call.approvers, call.comment) for call in office.effects.calls
-    }
-    assert told["set_privileges"] == ("ada", ("bea",), WORDS)
-    assert told["create_account"] == told["send_welcome_mail"] == ("ada", (), None)
-
-
 # Denials
 
 

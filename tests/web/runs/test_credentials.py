@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 import httpx2
 import pytest
-from django.db import transaction
 from django.test import Client
 
 from agents import credentials
@@ -23,12 +22,10 @@ from agents.sdk import CredentialRefused, ToolContext, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from approvals.models import Approval
 from approvals.port.adapter import ApprovalService
-from runtime.control.start import create
 from runtime.core.values.enums import GateKind
 from runtime.models import Run
-from runtime.ports.access import Actor
 from runtime.ports.effects import ToolFailure
-from tests.support.engine import HandDriven, stored_texts
+from tests.support.engine import HandDriven, start_run, stored_texts
 from tests.support.oauth_server import CLIENT, SECRET, TokenServer, token_server
 from tests.support.pages import send, shows, text
 from tests.support.specs import Question, handler_of, registry_of, spec_of, tool_request
@@ -77,10 +74,7 @@ class Desk(HandDriven):
 
     def __init__(self, spec: Any) -> None:
         super().__init__(AgentEffects(registry_of(spec)), ApprovalService())
-        with transaction.atomic():
-            self.run = create(
-                agent="clerk", input={"text": "go"}, requester=Actor(person="ada")
-            ).run
+        self.run = start_run("clerk", {"text": "go"})
         self.advance_once(self.run)
 
     def asked(self, kind: GateKind = GateKind.APPROVAL) -> Approval:

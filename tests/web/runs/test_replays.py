@@ -16,7 +16,6 @@ from approvals.port.adapter import ApprovalService
 from runtime import broker
 from runtime.control import jobs
 from runtime.control.forks import fork
-from runtime.control.start import create
 from runtime.errors import AgentWithoutWorker, Forbidden
 from runtime.execution.jobs import replays, runner
 from runtime.models import JournalEntry, Run, RunReplay, WorkerProcess
@@ -27,6 +26,7 @@ from runtime.upkeep import retention
 from runtime.upkeep.sweeper import look_after_jobs
 from tests.approvals.test_prompts import PAID, Shop, desk, overpays
 from tests.support.api_client import Caller, code_of
+from tests.support.engine import start_run
 from tests.support.pages import has, log_in, shows, text, text_of
 from tests.support.released import released
 from tests.support.seeds import Cast
@@ -158,8 +158,7 @@ def test_a_run_without_contents_or_worker_is_not_replayed(
     client, page = log_in(cast.admin), f"/runs/{run}/replay/"
     with pytest.raises(Forbidden):
         jobs.replay_run(run=run, actor=Actor(person="bea"))
-    with transaction.atomic():
-        new = create(agent="desk", input={"name": "A-2"}, requester=Actor(person="ada")).run
+    new = start_run("desk", {"name": "A-2"})
     other, replay = asked(new), asked(run)
     assert perform(other, code()).problem == replays.EMPTY
     assert code_of(admin_api.get(f"/runs/{run}/replays/{other}")) == (404, "not_found")
@@ -185,14 +184,3 @@ def test_a_fork_says_that_agents_had_begun_before_it(run: UUID, cast: Cast) -> N
     perform(asked(new), code(model=overpays))
     words = ("the instructions of 1 agent that had begun before", "Agents that have changed")
     shows(log_in(cast.admin), f"/runs/{new}/replay/", *words)
-
-
-def test_an_archived_run_is_replayed_from_its_file(
-    run: UUID, cast: Cast, own: Any, object_store: object
-) -> None:
-    perform(asked(run), code())
-    assert retention.archive_run(own, run)
-    assert not RunReplay.objects.exists()
-    perform(asked(run), code(model=overpays))
-    words = ("another way from entry", "the file of this archived run")
-    shows(log_in(cast.admin), f"/runs/{run}/replay/", *words, hides=[f"/runs/{run}/at/"])
