@@ -79,11 +79,7 @@ class StepWriter:
     """Writes one run while its claim is valid. `now` is the committed state."""
 
     def __init__(
-        self,
-        pauses: RunPauses,
-        approvals: ApprovalPort,
-        loaded: LoadedRun,
-        yielding: YieldPolicy,
+        self, pauses: RunPauses, approvals: ApprovalPort, loaded: LoadedRun, yielding: YieldPolicy
     ) -> None:
         self.now = loaded.now
         self.pauses = pauses

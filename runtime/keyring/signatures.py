@@ -144,14 +144,14 @@ def verify(purpose: str, stored: Seal, *parts: str, short: bool = False) -> bool
 
 def verifier(purpose: str, *first: str) -> Callable[..., bool]:
     """Return a function like `verify`, for many truncated MACs with the same first parts: `(mac, key id, *others)`."""
-    begin, keys = _label(purpose) + _framed(first), dict[str, bytes]()
+    begin, begun = _label(purpose) + _framed(first), dict[str, hmac.HMAC]()
 
     def verifies(mac: str, key_id: str, *parts: str) -> bool:
-        key = keys.get(key_id)
-        if key is None:
-            key = keys[key_id] = files.key_of(purpose, key_id)
-        digest = hmac.digest(key, begin + _framed(parts), "sha256")
-        return _equal(digest.hex()[:SHORT], mac)
+        if key_id not in begun:
+            begun[key_id] = hmac.new(files.key_of(purpose, key_id), begin, "sha256")
+        digest = begun[key_id].copy()
+        digest.update(_framed(parts))
+        return _equal(digest.hexdigest()[:SHORT], mac)
 
     return verifies
 

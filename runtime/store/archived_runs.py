@@ -101,13 +101,7 @@ def reserve(connection: Connection, run: UUID) -> str | None:
 
 
 def record_file(
-    connection: Connection,
-    run: UUID,
-    *,
-    key: str,
-    digest: str,
-    size: int,
-    contents: Sequence[str],
+    connection: Connection, run: UUID, *, key: str, digest: str, size: int, contents: Sequence[str]
 ) -> bool:
     """Record the written file, with the hashes of its contents. Returns False if the key is no longer reserved."""
     cursor = connection.execute(

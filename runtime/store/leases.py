@@ -148,10 +148,7 @@ def advance(*, suspends: bool, ends: bool, releases: bool, strict: bool) -> str:
 
 def abandon(connection: Connection, run: UUID, owner: UUID) -> None:
     """Release a run that this process may have claimed and does not work on. It stays due and keeps its status."""
-    connection.execute(
-        f"UPDATE runtime_run SET {_FREE} WHERE id = %s AND owner = %s",
-        (run, owner),
-    )
+    connection.execute(f"UPDATE runtime_run SET {_FREE} WHERE id = %s AND owner = %s", (run, owner))
 
 
 def release(

@@ -42,6 +42,7 @@ _DETAILS: dict[type, str] = {
 }
 # A frame works on a call of its parent.
 CallChange = events.CallEvent | events.WaitEvent | events.FrameOpened | events.FrameClosed
+_OF_CHILD = frozenset({events.FrameOpened, events.FrameClosed})
 
 
 def change_call(now: Continuation, event: events.CallEvent | events.WaitEvent) -> Continuation:
@@ -82,8 +83,9 @@ def call_after(call: Call, event: CallChange) -> Call:
     """Return the call after an event, which may change more than the call. Raises IllegalTransition."""
     detail = _DETAILS.get(type(event))
     trigger = f"{event.type}:{getattr(event, detail)}" if detail else event.type
-    is_of_child = isinstance(event, events.FrameOpened | events.FrameClosed)
-    frame = event.frame.removesuffix(f".{call.id}") if is_of_child else event.frame
+    frame = event.frame
+    if type(event) in _OF_CHILD:
+        frame = frame.removesuffix(f".{call.id}")
     state = next_state(CALLS, call.state, trigger, subject=f"{frame}/{call.id}")
     if state in SETTLED and (call.preview or call.shown or call.revises or call.credential):
         call = replace(call, preview=None, shown=None, revises=None, credential="")

@@ -221,10 +221,7 @@ def perform(
 
 
 def _replay_queued(
-    row: ReplayRow,
-    handler: EffectHandler,
-    approvals: ApprovalPort,
-    drains: Callable[[], bool],
+    row: ReplayRow, handler: EffectHandler, approvals: ApprovalPort, drains: Callable[[], bool]
 ) -> str:
     """Replay the run, store the divergences, and return why the replay ended early, or an empty text."""
     with pool.pooled() as connection:
@@ -372,10 +369,7 @@ class _Replayer:
             yield from self._call(now, event, Foreseen(asks=True, effect=event.terms.effect))
 
     def _call(
-        self,
-        now: Continuation,
-        event: CallAdmitted | CallRefused | GateOpened,
-        recorded: Foreseen,
+        self, now: Continuation, event: CallAdmitted | CallRefused | GateOpened, recorded: Foreseen
     ) -> Iterator[Divergence]:
         call = now.call(event.frame, event.call)
         if call.state is not CallState.PROPOSED or not has_agent(

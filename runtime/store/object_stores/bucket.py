@@ -53,10 +53,7 @@ class Bucket:
     def swap(self, key: str, data: bytes, *, before: bytes | None) -> bool:
         """Write an object if it is `before` now. The bucket compares its tag."""
         require_key(key)
-        with (
-            self._reporting(),
-            suppress(AlreadyExistsError, PreconditionError, FileNotFoundError),
-        ):
+        with self._reporting(), suppress(AlreadyExistsError, PreconditionError, FileNotFoundError):
             self._mark()
             mode: Any = "create" if before is None else self._version(key, before)
             if mode is not None:
