@@ -7,6 +7,7 @@ channel. Secrets and an agent's own text are in none.
 import json
 import re
 from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -120,6 +121,15 @@ def write_runs(news: list[tuple[Run, str]], content: NoticeChannel.Detail) -> No
     )
 
 
+def visible_arguments(tool: str, args: object, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call without the values that are sealed, held, or secret by its schema."""
+    readable = sealing.redacted_args(tool, args)
+    if not isinstance(readable, dict):
+        return {"arguments": readable}
+    secret = json_schema.write_only(schema) & readable.keys()
+    return readable | dict.fromkeys(secret, sealing.REDACTED)
+
+
 def link(path: str) -> str:
     """Return the address of a page."""
     return settings.PUBLIC_URL.rstrip("/") + path
@@ -139,11 +149,10 @@ def _entry(approval: Approval, content: NoticeChannel.Detail, note: str) -> Noti
         text = f"{label}: {_plain(approval.sentence)}"
     lines = [f"{note}: {text}" if note else text]
     if content == NoticeChannel.Detail.ARGUMENTS and not approval.is_question:
-        args = sealing.redacted_args(approval.tool, verification.arguments(approval))
-        secret = json_schema.write_only(json.loads(snapshot.text_of(approval.schema)))
-        for name, value in list(args.items())[:MAX_ARGUMENTS] if isinstance(args, dict) else ():
+        schema = json.loads(snapshot.text_of(approval.schema))
+        args = visible_arguments(approval.tool, verification.arguments(approval), schema)
+        for name, value in list(args.items())[:MAX_ARGUMENTS]:
             text = value if isinstance(value, str) else json.dumps(value)
-            text = sealing.REDACTED if name in secret else text
             lines.append(_plain(f"{name}: {text}", MAX_ARGUMENT))
     if approval.expires_at:
         lines.append(f"Expires {approval.expires_at:%Y-%m-%d %H:%M} UTC")

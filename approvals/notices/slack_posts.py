@@ -17,12 +17,10 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid5
 
-from django.conf import settings
-
 from approvals import clock
 from approvals.errors import NotFound
 from approvals.models import NoticeChannel, OutboxMessage
-from approvals.notices.notice import Notice, content_of
+from approvals.notices.notice import Notice, content_of, link, visible_arguments
 from approvals.outbox import messages, slack
 from approvals.outbox.messages import AttemptResult, MessageKind
 from approvals.people import sign_in
@@ -30,10 +28,8 @@ from approvals.reads import approval_views
 from approvals.reads.approval_views import ApprovalView
 from approvals.rules.policy import UNDOABLE
 from runtime.control.edit import is_previewed
-from runtime.core.values import json_schema
 from runtime.core.values.limits import MAX_REASON
 from runtime.core.values.texts import write_on_one_line
-from runtime.keyring import sealing
 from runtime.ports.access import Actor
 
 Card = dict[str, Any]
@@ -72,7 +68,7 @@ def build_card(approval: ApprovalView | None, content: str | None) -> Card:
                 _button(name, text, style=style, value=value)
                 for name, (text, style) in BUTTONS.items()
             ]
-    buttons.append(_button("open", "Open", url=page_of(approval.id)))
+    buttons.append(_button("open", "Open", url=link(f"/a/{approval.id}/")))
     blocks.append({"type": "actions", "elements": buttons})
     return _message(f"{_state(approval)}: {sentence}", *blocks)
 
@@ -96,11 +92,6 @@ def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def page_of(approval_id: object) -> str:
-    """Return the address of the page of a request."""
-    return f"{settings.PUBLIC_URL}/a/{approval_id}/"
-
-
 def _message(text: str, *blocks: Card) -> Card:
     return {"text": escape(text), "blocks": blocks, **_QUIET}
 
@@ -120,13 +111,9 @@ def _state(approval: ApprovalView) -> str:
 
 
 def _arguments(approval: ApprovalView) -> str:
-    """Write the arguments, one on a line: without those that are secret by their seal or the schema, or held."""
-    args = sealing.redacted_args(approval.tool, approval.args)
-    secret = json_schema.write_only(approval.schema or {})
-    lines = [
-        f"{name}: {sealing.REDACTED if name in secret else json.dumps(value, ensure_ascii=False)}"
-        for name, value in (args if isinstance(args, dict) else {"arguments": args}).items()
-    ]
+    """Write the visible arguments, one on a line."""
+    args = visible_arguments(approval.tool, approval.args, approval.schema or {})
+    lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in args.items()]
     return "\n".join(map(_visible, lines)) or "No arguments"
 
 

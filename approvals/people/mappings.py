@@ -2,7 +2,8 @@
 
 A mapping needs two admins, by the rule of two admins; a day later, its only admin may confirm it alone. Each person in
 the group then gets the right at once, and loses it at once. The right names its givers: the source, and who proposed
-the mapping. It counts as confirmed by the admin who confirmed the mapping.
+the mapping. It counts as confirmed by the admin who confirmed the mapping. Mappings are no part of the policy: one
+admin alone can end a mapping at once, and each has two admins of its own.
 """
 
 from collections import Counter
@@ -138,10 +139,11 @@ def may_confirm(mapping: Mapping, admin: str) -> bool:
     return second.may_be(admin) or (is_alone and mapping.is_old(clock.now()))
 
 
-def sources() -> list[str]:
-    """Name the sources of rights: directories, and the providers with a claim of groups."""
-    providers = [provider.giver for provider in settings.SIGNOFF_OIDC.values() if provider.claim]
-    return [*(directory.giver for directory in directories.find_all()), *providers]
+def sources() -> dict[str, PeopleDirectory | IdentityProvider]:
+    """Return the sources of rights by name: directories, then the providers with a claim of groups."""
+    origins: list[PeopleDirectory | IdentityProvider] = [*directories.find_all()]
+    origins += (provider for provider in settings.SIGNOFF_OIDC.values() if provider.claim)
+    return {origin.giver: origin for origin in origins}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +209,7 @@ def _follow_all(source: str, ended: str = "") -> None:
 
     It gives rights at the next sign-in, because only then it says who is in which group.
     """
-    if (directory := _directory(source)) is not None:
+    if isinstance(directory := sources().get(source), PeopleDirectory):
         follow_entries(directory, directories.signed_entries(directory, kind=directories.PERSON))
         return
     for person in User.objects.filter(groups__name=ended):
@@ -261,11 +263,6 @@ def _give(person: User, right: str, mapping: Mapping, source: str, makers: Colle
     log_change(source, f"gave {right} to {person.username}")
 
 
-def _directory(source: str) -> PeopleDirectory | None:
-    is_directory = source.startswith(assignments.DIRECTORY)
-    return directories.find(source.removeprefix(assignments.DIRECTORY)) if is_directory else None
-
-
 def _provider(right: str) -> IdentityProvider | None:
     providers: Collection[IdentityProvider] = settings.SIGNOFF_OIDC.values()
     return next((provider for provider in providers if provider.giver == right), None)
@@ -293,23 +290,20 @@ class RightsOfSource:
 def views(reader: str) -> list[RightsOfSource]:
     """Return the sources for an admin, directories first."""
     at, views = clock.now(), []
-    for source in sources():
+    for source, origin in sources().items():
         rows = [
             (row, row.confirmed_at is None and (row.proposed_by != reader or row.is_old(at)))
             for row in find_all(source)
         ]
-        directory = _directory(source)
-        if directory is None:
-            views.append(RightsOfSource(source=source, mappings=rows))
-            continue
-        groups = directories.signed_entries(directory, kind=directories.GROUP)
-        sizes = Counter(map(directory.group_of, directories.memberships(directory)))
-        view = RightsOfSource(
-            source=source,
-            mappings=rows,
-            tokens=directory.tokens,
-            people=len(directories.signed_entries(directory, kind=directories.PERSON)),
-            groups=[(group.name, sizes[group.pk]) for group in groups],
-        )
+        view = RightsOfSource(source=source, mappings=rows)
+        if isinstance(origin, PeopleDirectory):
+            groups = directories.signed_entries(origin, kind=directories.GROUP)
+            sizes = Counter(map(origin.group_of, directories.memberships(origin)))
+            view = replace(
+                view,
+                tokens=origin.tokens,
+                people=len(directories.signed_entries(origin, kind=directories.PERSON)),
+                groups=[(group.name, sizes[group.pk]) for group in groups],
+            )
         views.append(view)
     return views

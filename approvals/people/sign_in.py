@@ -78,7 +78,10 @@ def connected(username: str) -> list[str]:
 
 
 def find_holder(identity: Identity) -> User | None:
-    """Return whose identity this is. Two people cannot have it, so a row that says so lets neither in."""
+    """Return whose identity this is; a disabled person has none.
+
+    Two people cannot have it, so a row that says so lets neither in.
+    """
     holders = assignments.holders(_right(identity))
     return holders[0] if len(holders) == 1 else None
 
@@ -155,12 +158,6 @@ def connect_slack(username: str, token: str) -> None:
     if not slack.use_once(token.encode()):
         raise NotSignedIn(_SLACK_OVER)
     connect(username, identity)
-
-
-def person_of(identity: Identity) -> str | None:
-    """Return who a Slack user is here; None for a stranger. A person who is disabled loses the link."""
-    person = find_holder(identity)
-    return None if person is None else person.get_username()
 
 
 def slack_user_of(username: str) -> str | None:

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST
 from approvals.decisions import checks
 from approvals.decisions.decide import decide
 from approvals.notices import slack_posts
+from approvals.notices.notice import link
 from approvals.outbox import slack
 from approvals.people import sign_in
 from approvals.reads import approval_views
@@ -54,8 +55,8 @@ def take_command(request: HttpRequest) -> HttpResponse:
     """Answer the command, to its user alone."""
     form, text = request.POST, _HELP
     identity = sign_in.slack_identity(form["team_id"], form["user_id"], form["user_name"])
-    if person := sign_in.person_of(identity):
-        text = f"This Slack user is connected to {slack_posts.escape(person)}."
+    if person := sign_in.find_holder(identity):
+        text = f"This Slack user is connected to {slack_posts.escape(person.username)}."
     elif form["text"].strip() == "link":
         link = sign_in.make_slack_link(identity)
         text = f"<{link}|Connect this Slack user to your account>: once, within ten minutes."
@@ -79,7 +80,8 @@ def take_action(request: HttpRequest) -> HttpResponse:
         problem = f"The {exc.field} {exc.detail}."
     except RequestError as exc:
         problem = exc.detail
-    text = slack_posts.escape(f"{problem} {slack_posts.page_of(approval_id)}")
+    page = link(f"/a/{approval_id}/")
+    text = slack_posts.escape(f"{problem} {page}")
     answer = {"channel": payload["channel"]["id"], "user": identity.subject, "text": text}
     slack.call("chat.postEphemeral", answer, seconds=SECONDS)
     return HttpResponse()
@@ -90,10 +92,10 @@ def _decide(identity: Identity, approval_id: UUID, digest: str, verdict: str, re
 
     A request that is decided only on its page is refused, and the refusal recorded.
     """
-    person = sign_in.person_of(identity)
+    person = sign_in.find_holder(identity)
     if person is None:
         raise Forbidden("not_linked", f"This Slack user is connected to no account. {_HELP}")
-    actor = Actor(person=person, authenticated={"how": "slack"})
+    actor = Actor(person=person.username, authenticated={"how": "slack"})
     with checks.recording_refusals(actor, pk=approval_id):
         approval = approval_views.approval(approval_id, actor=actor)
         if not slack_posts.is_decidable(approval):

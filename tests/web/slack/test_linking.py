@@ -27,7 +27,8 @@ def link(slack: Slack, who: str = "bea", team: str = TEAM) -> str:
 
 
 def holder(who: str, team: str = TEAM) -> str | None:
-    return sign_in.person_of(sign_in.slack_identity(team, USERS[who]))
+    person = sign_in.find_holder(sign_in.slack_identity(team, USERS[who]))
+    return None if person is None else person.username
 
 
 def test_a_link_opened_by_its_user_connects_both(slack: Slack, bea: Client, cast: Cast) -> None:
