@@ -173,6 +173,7 @@ DECLARE
         WHEN NEW.status = 'pending' THEN 'requested' ELSE 'decided' END;
     proposed text := coalesce(NEW.edited, NEW.args);
     arguments jsonb;
+    rules jsonb;
 BEGIN
     IF NOT EXISTS (SELECT FROM approvals_subscription) THEN
         RETURN NULL;
@@ -187,6 +188,18 @@ BEGIN
             AND EXISTS (SELECT FROM approvals_subscription s WHERE s.with_arguments) THEN
         -- Sealed values, as `runtime.keyring.sealing` writes them. In a text their quotation marks are escaped.
         arguments := regexp_replace(proposed, '\\{"\\$secret": *"[^"]*"\\}', '"••••"', 'g');
+        BEGIN
+            -- Values that the schema marks as write-only, as `json_schema.write_only` does.
+            rules := coalesce((SELECT body FROM approvals_toolschema WHERE digest = NEW.schema), NEW.schema)::jsonb
+                -> 'properties';
+            IF jsonb_typeof(arguments) = 'object' THEN
+                arguments := coalesce((SELECT jsonb_object_agg(key,
+                        CASE WHEN rules -> key ? 'writeOnly' THEN '"••••"' ELSE value END)
+                    FROM jsonb_each(arguments)), arguments);
+            END IF;
+        EXCEPTION WHEN data_exception THEN
+            arguments := NULL;  -- Postgres cannot read the schema
+        END;
     END IF;
     IF TG_OP = 'INSERT' OR NEW.status <> 'pending' THEN
         PERFORM signoff_tell(event, NEW.run_id, coalesce(NEW.decided_at, NEW.created_at),

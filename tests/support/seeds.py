@@ -144,6 +144,7 @@ def snapshot(
     kind: GateKind = GateKind.APPROVAL,
     expires_at: datetime | None = None,
     not_before: datetime | None = None,
+    schema: dict[str, Any] = SCHEMA,
     result_schema: dict[str, Any] | None = None,
     preview: dict[str, Any] | None = None,
 ) -> ReviewSnapshot:
@@ -156,7 +157,7 @@ def snapshot(
         call=call,
         tool=PATH[-1],
         args=args,
-        schema=SCHEMA,
+        schema=schema,
         path=PATH,
         effect=EffectClass.IDEMPOTENT,
         risk=risk,

@@ -201,10 +201,12 @@ def test_arguments_are_told_to_those_who_asked_for_them(program: Program, office
 def test_arguments_are_told_as_people_see_them_unless_they_are_too_long(
     program: Program, office: Office
 ) -> None:
-    program.subscribe(events=["approval.requested"], with_arguments=True)
+    program.subscribe(events=["approval.requested", "approval.cancelled"], with_arguments=True)
     sealed = sealing.seal("hunter2", sealing.encode_location(seeds.PATH[-1], "args", "password"))
     forged = 'not {"$secret": "x"}'
+    marked: dict[str, Any] = {"properties": {"pin": {"writeOnly": True}, "text": True}}
     for args, expected in (
+        ('{"pin": "1234", "text": ""}', {"pin": "••••", "text": ""}),
         (
             json.dumps({"password": sealed, "parts": [sealed], "text": forged}),
             {"password": "••••", "parts": ["••••"], "text": forged},
@@ -214,10 +216,15 @@ def test_arguments_are_told_as_people_see_them_unless_they_are_too_long(
         (json.dumps({"text": "x" * 32_768}), None),
     ):
         OutboxMessage.objects.all().delete()
-        seeds.pending(args=json.loads(args))
+        seeds.pending(args=json.loads(args), schema=marked)
         (text,) = OutboxMessage.objects.values_list("body", flat=True)
         assert json.loads(text or "")["data"]["arguments"] == expected
         assert sealed["$secret"] not in (text or "")
+    seeds.pending(args={"text": ""})
+    Approval.objects.update(schema="sha256:missing")  # which values it marks is not known then
+    Approval.objects.update(status="cancelled", decided_at=clock.now(), reason="")
+    cancelled = OutboxMessage.objects.filter(kind="approval.cancelled")
+    assert all(json.loads(row.body or "")["data"]["arguments"] is None for row in cancelled)
 
 
 def test_a_quarantined_run_is_told(program: Program, office: Office) -> None:
