@@ -99,7 +99,7 @@ def subscribe(terms: SubscriptionTerms, *, actor: Actor) -> SubscriptionView:
             raise InvalidInput(field, f"must have at most {limit} printable characters")
     if not terms.name:
         raise InvalidInput("name", "is missing")
-    webhook.check_url(terms.url)
+    webhook.check_url(terms.url, internal=True)
     if not terms.events or set(terms.events) - set(EventType):
         raise InvalidInput("events", "must be some of " + ", ".join(EventType))
     if terms.risk not in ("", *RISKS):

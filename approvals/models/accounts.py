@@ -122,7 +122,9 @@ class SecondFactor(SignedRow):
 class LoginFailures(models.Model):
     """The failed logins of one name from one address; `at` is the last one. Kept until they no longer count."""
 
-    address = models.TextField()  # empty if it is unknown, `any` for second factors
+    address = (
+        models.TextField()
+    )  # empty if it is unknown, `any` or `notices` for what a person does
     username = models.TextField()
     failures = models.IntegerField()
     at = models.DateTimeField(db_index=True)

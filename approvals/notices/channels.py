@@ -19,6 +19,7 @@ from approvals.models import NoticeChannel, NoticeTimes, OutboxMessage
 from approvals.notices.transports import TRANSPORTS
 from approvals.outbox import messages
 from approvals.outbox.messages import CHANNEL
+from approvals.people import login
 from approvals.people.preferences import zone_of, zones
 from runtime.core.values.enums import RISKS
 from runtime.errors import InvalidInput
@@ -98,15 +99,28 @@ def remove_channel(username: str, channel: UUID) -> None:
 
 
 def send_test(username: str, channel: UUID) -> None:
-    """Have the first notice sent again on a channel of the person. Raise UnknownChannel."""
+    """Have the first notice sent again on a channel of the person. Raise InvalidInput, UnknownChannel."""
     with transaction.atomic():
         row = _find_own(username, channel)
+        _count_first(username)
         row.confirmed_at = None
         row.save(update_fields=["confirmed_at"])
         messages.wake(destination=str(row.pk))
 
 
+def _count_first(username: str) -> None:
+    """Raise InvalidInput naming `address` if a person had too many first notices: an address may be a stranger's."""
+    until = login.count(login.NOTICES, username)
+    if until is not None:
+        raise InvalidInput(
+            "address",
+            f"gets no first notice or test now: you had {login.MAX_FIRST_NOTICES}. Try again at {until:%H:%M} UTC",
+        )
+
+
 def _save(row: NoticeChannel, choice: ChannelChoice) -> None:
+    if row.confirmed_at is None and row.kind != NoticeChannel.Kind.SLACK:
+        _count_first(row.person.get_username())
     row.from_risk, row.runs, row.shows = choice.from_risk, choice.runs, choice.shows
     row.since = clock.now()
     row.save()

@@ -45,6 +45,7 @@ def call(
         json.dumps(fields).encode(),
         seconds=seconds,
         max_bytes=MAX_ANSWER,
+        internal=True,
     )
     if reply.status != 200:
         return replace(reply, is_taken=False), {}

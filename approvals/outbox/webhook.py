@@ -11,6 +11,7 @@ import ssl
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from ipaddress import ip_address
 from threading import Timer
 from urllib.parse import urlsplit
@@ -41,8 +42,11 @@ class InvalidUrl(InvalidInput):
     """Messages are not sent to the URL in this field."""
 
 
-def check_url(url: str, field: str = "url") -> None:
-    """Raise InvalidUrl unless messages may be sent to this URL. Its name is resolved at each connection."""
+def check_url(url: str, field: str = "url", *, internal: bool = False) -> None:
+    """Raise InvalidUrl unless messages may be sent to this URL. Its name is resolved at each connection.
+
+    With `internal` it may be in a network that the operator named.
+    """
     if len(url) > MAX_URL or not _VISIBLE.fullmatch(url):
         raise InvalidUrl(field, f"must be at most {MAX_URL} visible ASCII characters")
     try:
@@ -56,12 +60,12 @@ def check_url(url: str, field: str = "url") -> None:
     if "@" in parts.netloc or "#" in url:
         raise InvalidUrl(field, "must have no user and no fragment")
     with suppress(ValueError):  # of a name
-        if not _is_allowed(str(ip_address(parts.hostname))):
+        if not _is_allowed(str(ip_address(parts.hostname)), internal):
             raise InvalidUrl(field, "must be at a public address")
 
 
 def post(url: str, *, secrets: Sequence[str], message_id: str, body: str) -> AttemptResult:
-    """Post a message once, signed now with each of these secrets. Every failure is a result."""
+    """Post a message of an admin's webhook once, signed now with each of these secrets. Every failure is a result."""
     at = int(clock.now().timestamp())
     content = body.encode()
     signed = [signatures.sign(secret, message_id, at, content) for secret in secrets]
@@ -71,7 +75,7 @@ def post(url: str, *, secrets: Sequence[str], message_id: str, body: str) -> Att
         "webhook-timestamp": str(at),
         "webhook-signature": " ".join(signed),
     }
-    return send_request(url, headers, content)
+    return send_request(url, headers, content, internal=True)
 
 
 def send_request(
@@ -81,17 +85,19 @@ def send_request(
     *,
     seconds: float | None = None,
     max_bytes: int = MAX_BODY,
+    internal: bool = False,
 ) -> AttemptResult:
-    """Post these bytes once, in so many seconds or ten, to a checked address. Every failure is a result.
+    """Post these bytes once, in so many seconds or ten, to an address as in `check_url`. Every failure is a result.
 
     At most so many bytes of the answer are read.
     """
     until = time.monotonic() + (seconds or LIMIT_SECONDS)
     try:
-        check_url(url)
+        check_url(url, internal=internal)
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
-        addresses = addresses_of(host, port, _is_allowed, seconds=until - time.monotonic())
+        is_allowed = partial(_is_allowed, internal=internal)
+        addresses = addresses_of(host, port, is_allowed, seconds=until - time.monotonic())
     except (InvalidUrl, AddressRefused) as exc:
         return AttemptResult(refused=True, text=f"refused: {exc}")
     except (OSError, UnicodeError) as exc:
@@ -155,10 +161,10 @@ def _remaining(until: float) -> float:
     return max(until - time.monotonic(), 0.001)
 
 
-def _is_allowed(address: str) -> bool:
+def _is_allowed(address: str, internal: bool) -> bool:
     ip = ip_address(address.partition("%")[0])
     if settings.SIGNOFF_LOOPBACK_WEBHOOKS and ip.is_loopback:
         return True
-    if any(ip in network for network in settings.SIGNOFF_INTERNAL_WEBHOOKS):
+    if internal and any(ip in network for network in settings.SIGNOFF_INTERNAL_WEBHOOKS):
         return True
     return is_public(address)

@@ -1,4 +1,4 @@
-"""Limits failed logins per username and address, and per address; hashes passwords.
+"""Limits failed logins per username and address, and per address, and first notices per person; hashes passwords.
 
 Each attempt is counted before the password is checked and uncounted if it was right, so parallel guesses are limited
 like sequential ones. A successful login clears only the count of its own username: otherwise an attacker with an
@@ -24,7 +24,9 @@ from approvals.models import LoginFailures
 from runtime.core.values.limits import MAX_PERSON
 
 _log = logging.getLogger(__name__)
-ANYWHERE = "any"  # in place of an address: codes of second factors are counted for the person alone
+# In place of an address: codes of second factors and first notices are counted for the person alone.
+ANYWHERE, NOTICES = "any", "notices"
+MAX_FIRST_NOTICES = 10  # of a person in LOGIN_COOLOFF
 
 
 class Throttle:
@@ -74,8 +76,9 @@ def refused_until(request: HttpRequest) -> datetime | None:
 
 def _locked_until(client: str, username: str, now: datetime) -> datetime | None:
     recent = _failures(client).filter(at__gt=now - settings.LOGIN_COOLOFF)
-    limits = [(recent.filter(username=username), settings.LOGIN_FAILURES_PER_NAME)]
-    if client != ANYWHERE:
+    per_name = MAX_FIRST_NOTICES if client == NOTICES else settings.LOGIN_FAILURES_PER_NAME
+    limits = [(recent.filter(username=username), per_name)]
+    if client not in (ANYWHERE, NOTICES):
         limits.append((recent, settings.LOGIN_FAILURES_PER_ADDRESS))
     times = [moment for rows, limit in limits if (moment := _free_at(rows, limit)) is not None]
     return max(times, default=None)
@@ -109,24 +112,31 @@ def _free_at(rows: QuerySet[LoginFailures], limit: int) -> datetime | None:
     return None
 
 
-@transaction.atomic
 def _count_attempt(request: HttpRequest, client: str, username: str) -> bool:
-    """Count a failure of a name from this address; return False if the limit is reached.
+    """Count a failure of a name from this address; return False if the limit is reached."""
+    until = count(client, username)
+    request.login_refused_until = until  # type: ignore[attr-defined]
+    if until is not None:
+        message = "Login from %s for %.64r: too many wrong passwords"
+        _log.warning(message, address(request), username)
+    return until is None
 
-    The address is locked until the count is committed. The password is checked after that.
+
+@transaction.atomic
+def count(client: str, username: str) -> datetime | None:
+    """Count one more of a name; return when to try again if the limit is reached.
+
+    The address is locked until the count is committed. A password is checked after that.
     """
-    subject = client if client != ANYWHERE else f"{client} {username}"
+    subject = f"{client} {username}" if client in (ANYWHERE, NOTICES) else client
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"login from {subject}"]
         )
     now = clock.now()
     until = _locked_until(client, username, now)
-    request.login_refused_until = until  # type: ignore[attr-defined]
     if until is not None:
-        message = "Login from %s for %.64r: too many wrong passwords"
-        _log.warning(message, address(request), username)
-        return False
+        return until
     # Without those that another login is deleting, or the two could wait for each other.
     old = LoginFailures.objects.select_for_update(skip_locked=True)
     old = old.filter(at__lt=now - settings.LOGIN_COOLOFF)
@@ -134,7 +144,7 @@ def _count_attempt(request: HttpRequest, client: str, username: str) -> bool:
     rows = _failures(client).filter(username=username)
     if not rows.update(failures=F("failures") + 1, at=now):
         LoginFailures.objects.create(address=client, username=username, failures=1, at=now)
-    return True
+    return None
 
 
 def _failures(client: str) -> QuerySet[LoginFailures]:

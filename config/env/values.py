@@ -413,7 +413,7 @@ def loopback_webhooks(variables: Variables) -> bool:
 
 
 def internal_webhooks(variables: Variables) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Read the networks besides the internet to which webhooks go."""
+    """Read the networks besides the internet to which webhooks of admins go."""
     name = "SIGNOFF_INTERNAL_WEBHOOKS"
     networks = [network.strip() for network in variables.get(name, "").split(",")]
     try:

@@ -2,9 +2,10 @@
 
 from uuid import UUID
 
+from django.contrib import messages
 from django.forms import model_to_dict
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 
 from approvals.governance import subscriptions as registry
 from approvals.governance.subscriptions import Act, EventType, SubscriptionTerms
@@ -13,8 +14,9 @@ from approvals.notices.transports import TRANSPORTS, push_key
 from approvals.outbox import webhook
 from approvals.people import preferences
 from runtime.core.values.enums import RISKS
+from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField, takes
-from runtime.web.requests import actor_of, admins, redirect_with, users
+from runtime.web.requests import actor_of, admins, explain, redirect_with, users
 
 
 class ChoiceForm(PageForm):
@@ -127,7 +129,11 @@ def change_channel(request: HttpRequest, form: ChoiceForm, channel: UUID) -> Htt
 @users.action
 def test_channel(request: HttpRequest, channel: UUID) -> HttpResponse:
     """Send a test notice on a channel of this person."""
-    channels.send_test(request.user.get_username(), channel)
+    try:
+        channels.send_test(request.user.get_username(), channel)
+    except InvalidInput as refusal:
+        messages.error(request, explain(refusal))
+        return redirect("notices")
     message = "A test is on its way. If it fails, this page says why."
     return redirect_with(request, message, "notices")
 

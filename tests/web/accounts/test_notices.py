@@ -3,14 +3,18 @@
 import json
 import re
 from http.server import BaseHTTPRequestHandler
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
+from django.db.models import F
 from django.test import Client
 
-from approvals.models import Approval, AuditEntry, NoticeChannel, OutboxMessage
+from approvals.models import Approval, AuditEntry, LoginFailures, NoticeChannel, OutboxMessage
 from approvals.notices import channels
+from approvals.people import login
 from config.env.environment import ROOT
+from config.settings import LOGIN_COOLOFF
 from tests.support import seeds
 from tests.support.loopback import respond, serving
 from tests.support.notices import hears, look, send_notices
@@ -39,6 +43,22 @@ def test_a_person_adds_changes_and_removes_a_channel(bea: Client) -> None:
     has(text_of(bea.post(f"{PAGE}{channel.id}/remove/", follow=True)), "Removed", "None yet")
     assert not NoticeChannel.objects.exists()
     assert not OutboxMessage.objects.filter(ended_at=None).exists()
+
+
+def test_a_person_has_few_first_notices_at_a_time(bea: Client) -> None:
+    hears("bea", "bea@example.com")
+    [channel] = channels.find_channels("bea")
+    test = f"{PAGE}{channel.id}/test/"
+    for _ in range(login.MAX_FIRST_NOTICES - 1):
+        has(text_of(bea.post(test, follow=True)), "A test is on its way")
+    has(text_of(bea.post(test, follow=True)), "The address gets no first notice or test now")
+    has(text_of(bea.post(f"{PAGE}add/", MAIL), 422), "Address</bdi> gets no first notice")
+    bea.post(f"{PAGE}{channel.id}/", {"from_risk": "high", "shows": "title"})
+    [channel] = channels.find_channels("bea")
+    assert channel.from_risk == "low"
+    hears("cyril", "cyril@example.com")
+    LoginFailures.objects.update(at=F("at") - LOGIN_COOLOFF)
+    has(text_of(bea.post(test, follow=True)), "A test is on its way")
 
 
 def test_a_person_chooses_hours(bea: Client) -> None:
@@ -119,8 +139,9 @@ def test_an_apprise_url_that_is_no_service_over_https_is_refused(bea: Client, ad
     ],
 )
 def test_a_notice_goes_to_public_addresses_over_https(
-    bea: Client, address: str, problem: str
+    bea: Client, address: str, problem: str, settings: Any
 ) -> None:
+    settings.SIGNOFF_INTERNAL_WEBHOOKS = (ip_network("10.0.0.0/8"),)  # of admins' webhooks alone
     hears("bea", address, kind="apprise")
     send_notices()
     shows(bea, PAGE, problem)
