@@ -174,12 +174,19 @@ def test_a_reply_with_a_field_of_another_type_is_not_read(
         restore_reply({"role": "model", "reply": reply, "text": "", "calls": ["c1.0"]}, {})
 
 
-def test_a_script_that_changes_arguments_changes_only_its_own() -> None:
-    message, (call_,) = kept(from_provider(asker, call("look_up", word="a")))
+def test_a_model_that_changes_arguments_and_results_changes_only_its_own() -> None:
+    message, (call_,) = kept(from_provider(asker, call("look_up", word=["a"])))
     (part,) = restore_reply(message, {"c1.0": call_}).tool_calls
     assert isinstance(part.args, dict)
-    part.args["word"] = "b"
-    assert call_.args == {"word": "a"}
+    part.args["word"].append("b")
+    assert call_.args == {"word": ["a"]}
+    result = {"call": "c1.0", "tool": "look_up", "outcome": "returned", "content": ["a"]}
+    told = (message, {"role": "results", "results": [result]})
+    returned = to_provider(asker, told, calls=(call_,))[-1].parts[0]
+    assert isinstance(returned, Result)
+    content: Any = returned.content
+    content.append("b")
+    assert result["content"] == ["a"]
 
 
 def test_a_reply_that_is_stored_whole_stays_as_it_is() -> None:
