@@ -19,6 +19,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
+from pydantic_core import to_json
 
 from approvals import clock
 from approvals.errors import BrokenChain
@@ -31,7 +32,6 @@ from runtime.ports.approvals import StatementPart
 GENESIS = ""  # what the first row of a chain follows
 UNDONE = "undone"
 _DETAILS = json.JSONEncoder(ensure_ascii=False, sort_keys=True)
-_ROWS = json.JSONEncoder(default=str)
 _LOCK = "SELECT FROM runtime_run WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
 _LOCK_RUN_OF = """
     SELECT FROM runtime_run WHERE id = (SELECT run_id FROM approvals_approval WHERE id = %s) FOR NO KEY UPDATE
@@ -188,7 +188,7 @@ def appended(entries: Sequence[AuditEntry]) -> tuple[StatementPart, ...]:
         StatementPart(
             name="audited",
             sql=_APPENDED,
-            parameters={"audited": _ROWS.encode(rows)},
+            parameters={"audited": to_json(rows).decode()},
             overtaken="audit_order",
         ),
         _head_after(entries[-1], starts=entries[0].seq == 1),

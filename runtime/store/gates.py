@@ -5,13 +5,13 @@ decision is ordered before or after each step. It waits for no lock: a caller th
 and then settles again.
 """
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 from uuid import UUID
 
 import psycopg
+from pydantic_core import to_json
 
 from runtime.core.run.continuation import Pending
 from runtime.core.values.enums import Decision
@@ -49,11 +49,11 @@ def step_parameters(
 ) -> dict[str, object]:
     """Return the parameters of the parts."""
     return {
-        "g_opened": json.dumps(
+        "g_opened": to_json(
             [
                 {
-                    "id": str(pending.gate),
-                    "kind": str(pending.kind),
+                    "id": pending.gate,
+                    "kind": pending.kind,
                     "frame": pending.frame,
                     "call": pending.call,
                     "tool": pending.path[-1] if pending.call else "",
@@ -61,7 +61,7 @@ def step_parameters(
                 }
                 for pending in opening
             ]
-        ),
+        ).decode(),
         "g_settled": list(settled),
         "g_closed": list(closed),
     }

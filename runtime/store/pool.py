@@ -36,9 +36,7 @@ Connection = psycopg.Connection[TupleRow]
 T = TypeVar("T", bound="DataclassInstance")
 
 POOL_SIZE = 4
-DJANGOS_OF_A_WORKER = (
-    5  # for all threads of a worker: its tools, the rules of its agents, and the engine
-)
+DJANGOS_OF_A_WORKER = 5  # for its tools, the rules of its agents, and the engine
 WAIT_SECONDS = 3.0
 # The pool retries for this long, with doubling pauses. Then it gives up, and retries at once for the next caller.
 RECONNECT_SECONDS = 1.0
@@ -313,15 +311,16 @@ class _Pool:
             connection.close()
         with self._lock:
             is_idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
-            if is_idle and not (self._waiting or self._all.closed):
+            if is_idle and not self._waiting:
                 self._idle.append(connection)
                 return
         self._all.putconn(connection)
 
     def close(self) -> None:
-        self._all.close()
         with self._lock:
+            self._waiting += 1  # for good: connections that are still in use return to `_all`
             idle, self._idle = self._idle, []
+        self._all.close()
         for connection in idle:
             self._all.putconn(connection)
 

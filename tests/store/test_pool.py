@@ -41,6 +41,9 @@ def test_the_connection_that_was_given_back_last_is_taken_first() -> None:
     for _ in range(2):  # the outer one of two was given back last
         with pool.pooled() as again:
             assert again is first
+    with pool.pooled() as last:
+        pool.close()
+    assert last.closed, "it outlives its pool"
 
 
 @pytest.mark.usefixtures("transactional_db")
