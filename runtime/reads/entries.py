@@ -17,13 +17,13 @@ from runtime.core.values.verdicts import GATES, words_at
 from runtime.models import JournalEntry, Run, StoredContinuation
 from runtime.reads.journal import (
     JournalLine,
-    archived,
     decoded,
     latest,
     read,
     remaining,
     removed,
     stored,
+    stored_or_archived,
 )
 from runtime.reads.labels import title_of
 from runtime.reads.redaction import redact
@@ -100,9 +100,8 @@ def journal_page(
     rows = JournalEntry.objects.filter(run_id=run).order_by("position")
     if cursor is not None:
         rows = rows.filter(position__gt=cursor)
-    entries = list(stored(rows[: limit + 1]))
-    if not entries:
-        entries = list(archived(run, after=cursor or 0))[: limit + 1]
+    readable = stored_or_archived(run, rows[: limit + 1], after=cursor or 0)
+    entries = list(islice(readable, limit + 1))
     if entries and entries[0][0] != (cursor or 0) + 1:
         removed_rows = list(islice(removed(run, after=cursor or 0), limit + 1))
         entries = (removed_rows + entries)[: limit + 1]

@@ -8,8 +8,10 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 from uuid import UUID
@@ -142,11 +144,10 @@ def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[Journa
     rows = JournalEntry.objects.filter(run_id=run, position__gt=after).order_by("position")
     if until is not None:
         rows = rows.filter(position__lte=until)
-    lines = tuple(_line(*row) for row in stored(rows))
-    if lines or after:
-        return lines
+    if after:
+        return tuple(_line(*row) for row in stored(rows))
     try:
-        return tuple(_line(*row) for row in archived(run, until=until))
+        return tuple(_line(*row) for row in stored_or_archived(run, rows, until=until))
     except (Tampered, KeyMissing):
         return ()  # `runs.with_archive` raises it, and the page shows it
 
@@ -171,6 +172,22 @@ def archived(
     for entry in archived_run.entries if archived_run else ():
         if entry.position > after and (until is None or entry.position <= until):
             yield entry.position, entry.body, entry.seal.mac
+
+
+def stored_or_archived(
+    run: UUID, rows: QuerySet[JournalEntry], *, after: int = 0, until: int | None = None
+) -> Iterator[tuple[int, str, str]]:
+    """Yield position, stored text and MAC of these rows of a run, or of the same entries of its file.
+
+    It may be restored after Postgres had no row and before it has no file. Raises Tampered, KeyMissing or
+    ObjectStoreDown.
+    """
+    from_file = partial(archived, run, after=after, until=until)
+    for read in (partial(stored, rows), from_file, partial(stored, rows)):
+        entries = read()
+        if (first := next(entries, None)) is not None:
+            return chain((first,), entries)
+    return iter(())
 
 
 def stored(rows: QuerySet[JournalEntry]) -> Iterator[tuple[int, str, str]]:
@@ -226,19 +243,13 @@ def blob(condition: Q, digest: str) -> tuple[Any] | None:
     users = BlobReference.objects.filter(blob_id=digest).values("run_id")
     readable = Run.objects.filter(condition, id__in=users)
     connection = pool.djangos()
-    if readable.exists():
-        try:
-            return (redact(blobs.fetch(connection, digest)),)
-        except Tampered:
-            return None
-    runs = archived_runs.runs_with(connection, digest)
-    if not runs:
-        return None
-    run = Run.objects.filter(condition, id__in=runs).values_list("id", flat=True).first()
-    if run is None:
-        return None
-    try:
-        archived_run = archived_runs.read_for_page(connection, run)
-    except (Tampered, KeyMissing):
-        return None
-    return (redact(json.loads(archived_run.contents[digest])),) if archived_run else None
+    for _ in range(2):  # a run may be archived or restored between two statements
+        if readable.exists():
+            with suppress(Tampered):
+                return (redact(blobs.fetch(connection, digest)),)
+        archived = archived_runs.runs_with(connection, digest)
+        run = Run.objects.filter(condition, id__in=archived).values_list("id", flat=True).first()
+        with suppress(Tampered, KeyMissing):
+            if run is not None and (file := archived_runs.read_for_page(connection, run)):
+                return (redact(json.loads(file.contents[digest])),)
+    return None

@@ -257,11 +257,10 @@ def with_archive(detail: RunDetail) -> RunDetail:
 
     Raises Tampered, KeyMissing or ObjectStoreDown.
     """
-    if (
-        detail.archived_at is None
-        or (read := archived_runs.read_for_page(pool.djangos(), detail.id)) is None
-    ):
+    if detail.archived_at is None:
         return detail
+    if (read := archived_runs.read_for_page(pool.djangos(), detail.id)) is None:
+        return run_detail(Q(), detail.id) or detail  # restored or erased since it was read
     output, reason = read.row["output"], read.row["reason"]
     return replace(
         detail,

@@ -190,18 +190,24 @@ def write(connection: Connection, run: UUID, key: str) -> bool:
     )
 
 
-def read(connection: Connection, run: UUID) -> Archive | None:
+def read(connection: Connection, run: UUID, *, reuses: bool = False) -> Archive | None:
     """Return an archived run, None if it is not archived. Raises Tampered, KeyMissing or ObjectStoreDown."""
-    row = find_file(connection, run)
-    return None if row is None else _check_end(connection, _read(run, row))
+    if (row := find_file(connection, run)) is None:
+        return None
+    period = int(time.monotonic() // CACHED_SECONDS)
+    try:
+        is_reused = reuses and row.size <= CACHED_BYTES
+        archive = _read_cached(run, row, period) if is_reused else _read(run, row)
+        return _check_end(connection, archive)
+    except Tampered:
+        if find_file(connection, run) == row:
+            raise
+        return None  # restored or erased while it was read
 
 
 def read_for_page(connection: Connection, run: UUID) -> Archive | None:
     """Do the same, from memory if a small file was read within CACHED_SECONDS."""
-    row = find_file(connection, run)
-    if row is None or row.size > CACHED_BYTES:
-        return None if row is None else _check_end(connection, _read(run, row))
-    return _check_end(connection, _read_cached(run, row, int(time.monotonic() // CACHED_SECONDS)))
+    return read(connection, run, reuses=True)
 
 
 def parse(run: UUID | None, data: bytes) -> Archive:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
@@ -30,7 +31,7 @@ from runtime.ports.access import Actor
 from runtime.reads import entries, run_rows
 from runtime.reads import journal as lines
 from runtime.store import archived_runs, pool, runs, sealed_files
-from runtime.store.tables import objects, pruning
+from runtime.store.tables import blobs, objects, pruning
 from runtime.upkeep import retention
 from runtime.upkeep.retention_rules import parse
 from tests.support.calls import around
@@ -279,9 +280,36 @@ def test_what_needs_the_journal_says_that_the_run_is_archived(target: Target) ->
     digest = ArchivedRun.objects.get().contents[0]
     assert lines.blob(Q(), digest) == (SECRET * 5_000,)
     assert lines.blob(Q(requester="cyril"), digest) is None
-    page = entries.journal_page(run, limit=2)
-    assert [item.position for item in page.items] == [1, 2]
-    assert entries.journal_page(run, limit=2, cursor=2).items[0].position == 3
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_reader_of_a_run_that_is_moved_meanwhile_reads_all_of_it(
+    target: Target, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    run = ended(target)
+    digest = StoredBlob.objects.get().digest
+    reads: list[Callable[[], object]] = [
+        lambda: lines.read(run),
+        lambda: entries.journal_page(run, cursor=2).items,
+        lambda: stored_of(run)[:3],
+        lambda: lines.blob(Q(), digest),
+    ]
+    moves: list[Callable[[], object]] = []
+
+    def move(*_: object) -> None:
+        while moves:
+            aside(moves.pop())
+
+    expected = [read() for read in reads]
+    around(monkeypatch, archived_runs, "find_file", **{when: move})
+    around(monkeypatch, blobs, "fetch", before=move)
+    for read, result in zip(reads, expected, strict=True):
+        moves.append(enforced)
+        assert read() == result
+        move()
+        moves.append(lambda: restore(run=run, reason="asked", actor=ADMIN))
+        assert read() == result
+        ArchivedRun.objects.update(at=timezone.now() - timedelta(days=31))
 
 
 def test_the_commands_archive_hold_verify_and_restore(

@@ -167,10 +167,11 @@ def replay(
     admission = Admission(handler=handler, approvals=approvals, clock=timezone.now)
     with connect() as connection:
         archived_run = archived_runs.read(connection, run)
-        history = (
-            journal.history(connection, run) if archived_run is None else archived_run.history()
-        )
+        history = archived_run.history() if archived_run else journal.history(connection, run)
         entries = list(history.entries)
+        if not entries and (archived_run := archived_runs.read(connection, run)):  # archived since
+            history = archived_run.history()
+            entries = list(history.entries)
 
     def fetch(digest: str) -> Any:
         if archived_run is not None:
