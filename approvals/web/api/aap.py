@@ -271,8 +271,7 @@ def _webhook(delivery: dict[str, Any]) -> Webhook:
 
 
 def _duration(text: str) -> timedelta:
-    digits = text[:-1][:9]  # a longer number is too long anyway
-    return timedelta(seconds=int(digits) * _UNITS[text[-1]])
+    return timedelta(seconds=int(text[:-1][:9]) * _UNITS[text[-1]])  # more is too long anyway
 
 
 def _resource(external: external_requests.ExternalRequest) -> str:
@@ -319,6 +318,7 @@ def _hold(response: HttpResponse, instance: UUID, seconds: float) -> None:
     """Have `config.longpoll` ask again when the run has changed, and give this answer after so many seconds."""
     response[WAIT_HEADER] = f"unmet; {seconds:.0f}s"
     response[PERSON_HEADER] = f"instance {instance}"
+    vars(response)["_has_been_logged"] = True  # or Django logs each wait as an error
 
 
 def _answer(body: str, status: int = 200) -> HttpResponse:

@@ -232,7 +232,7 @@ def test_an_approval_expires_if_it_is_not_used(bot: Door, desk: Desk) -> None:
 
 
 def test_the_use_of_an_approval_waits_until_the_run_has_the_decision(
-    bot: Door, desk: Desk, web: str
+    bot: Door, desk: Desk, web: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """On a connection of its own: the server asks again when the run has changed."""
     from config import asgi
@@ -241,6 +241,7 @@ def test_the_use_of_an_approval_waits_until_the_run_has_the_decision(
     desk.advance(made["id"])
     decide(desk.approval(made["id"]), Actor(person="bea"))
     assert code(bot.use(made["id"])) == (503, "not_ready")
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
     headers = {**bot.headers, "idempotency-key": "k"}
     url = f"{web}/api/aap/v1/requests/{made['id']}/consume"
     with ThreadPoolExecutor() as threads:
