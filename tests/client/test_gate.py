@@ -71,8 +71,9 @@ def test_a_command_does_not_run_without_an_approval(
     provider: FakeProvider, terminal: Terminal, tmp_path: Path, decision: str, status: int
 ) -> None:
     decide_at_the_first_look(provider, decision, "Not on a Friday." if status == 120 else None)
-    result = terminal.run("ask", "--tool", "deploy", "--", *script(tmp_path))
+    result = terminal.run("ask", "--tool", "deploy", "--json", "--", *script(tmp_path))
     assert (result.status, runs(tmp_path)) == (status, 0)
+    assert result.json["status"] == decision
     assert ("Not on a Friday." in result.err) == (decision == "denied")
     assert provider.only().consumed_at is None
 
