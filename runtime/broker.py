@@ -247,6 +247,8 @@ def notify_person(person: str) -> None:
 
 def send_all(hints: Sequence[Message]) -> None:
     """Send hints now, with one command for each queue. Raises ConnectionError."""
+    if not hints:
+        return
     messages: defaultdict[str, list[str]] = defaultdict(list)
     sticky: list[UUID] = []
     for run, queue_name in hints:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from ipaddress import ip_network
@@ -16,6 +16,11 @@ from uuid import uuid4
 
 import pytest
 from agentapprovalprotocol.receiver import new_secret
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.x509.oid import NameOID
 
 from approvals import clock
 from approvals.models import OutboxMessage
@@ -262,23 +267,48 @@ def test_an_admin_may_name_networks_inside(
 
 # TLS
 
-CERTIFICATE = Path(__file__).with_name("localhost.pem")  # it signs itself
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A file with a key and a certificate for localhost that signs itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    at = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(at - timedelta(days=1))
+        .not_valid_after(at + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    path = tmp_path / "certificate.pem"
+    private = serialization.PrivateFormat.PKCS8
+    path.write_bytes(
+        key.private_bytes(pem, private, serialization.NoEncryption()) + made.public_bytes(pem)
+    )
+    return path
 
 
 @pytest.fixture
-def secure() -> Iterator[str]:
+def secure(certificate: Path) -> Iterator[str]:
     """The URL of a receiver that has this certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(CERTIFICATE)
+    context.load_cert_chain(certificate)
     with serving(lambda request, _: respond(request, 204), tls=context) as url:
         yield url.replace("http://127.0.0.1", "https://localhost")
 
 
 def test_a_certificate_must_be_trusted_and_of_that_name(
-    secure: str, monkeypatch: pytest.MonkeyPatch
+    secure: str, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert told(secure).text.startswith("SSLCertVerificationError")
-    trusting = ssl.create_default_context(cafile=CERTIFICATE)
+    trusting = ssl.create_default_context(cafile=str(certificate))
     monkeypatch.setattr(webhook, "authorities", lambda: trusting)
     assert told(secure).status == 204
     other = secure.replace("localhost", "127.0.0.1")
