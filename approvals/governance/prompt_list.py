@@ -135,12 +135,19 @@ def difference(view: PromptView, before: int, after: int) -> tuple[VersionDiffer
 
 def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptView:
     common = frozenset.intersection(*(user.fields for user in users)) if users else ()
+    in_code = dict[
+        str, str
+    ]()  # each text in the code, more if agents have different ones, and its first agent
+    for user in users:
+        in_code.setdefault(user.text, user.agent)
     base = PromptView(
         name=name,
         agents=tuple(user.agent for user in users),
         variables=tuple(sorted({name for user in users for name in find_placeholders(user.text)})),
         fields=tuple(sorted(common)),
-        texts=tuple(_code(users)),
+        texts=tuple(
+            PromptText(number=CODE, text=text, author=agent) for text, agent in in_code.items()
+        ),
     )
     try:
         rows = LOG.rows(name=name)
@@ -178,15 +185,6 @@ def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptV
         activations=tuple(reversed(history.activations)),
         acts=tuple(reversed(rows)),
     )
-
-
-def _code(users: Sequence[PromptUser]) -> Iterator[PromptText]:
-    """Yield the text in the code; a second one if two agents have different ones."""
-    texts = set[str]()
-    for user in users:
-        if user.text not in texts:
-            texts.add(user.text)
-            yield PromptText(number=CODE, text=user.text, author=user.agent)
 
 
 def _title(number: int) -> str:

@@ -5,7 +5,7 @@ of the agent's tools and sub-agents, or both. A secret of the recorded reply sta
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 from uuid import UUID
@@ -171,7 +171,12 @@ def _copy(
         raise NotQuiescent
     now, change = without_permissions(points[0].state), None
     if sent is not None:
-        recorded = _recorded_after(connection, run, position)
+        recorded = (
+            event
+            for sealed, entry in journal.history(connection, run).entries
+            if sealed.position > position
+            for event in entry.events
+        )
         now, change = apply_change(points, sent, actor.person, recorded)
     now = joined(now, *runs.origin(connection, run))
     events = (
@@ -196,13 +201,6 @@ def _copy(
     blobs.share(connection, born.run, blob_refs(now))
     blobs.share_remembered(connection, born.run, now.memory)
     return born.run, change
-
-
-def _recorded_after(connection: Connection, run: UUID, position: int) -> Iterator[Event]:
-    """Yield the events of the run after this entry."""
-    for sealed, entry in journal.history(connection, run).entries:
-        if sealed.position > position:
-            yield from entry.events
 
 
 def _names(change: ForkChange) -> dict[str, Any]:

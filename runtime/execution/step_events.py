@@ -17,12 +17,7 @@ from runtime.core.run.events import (
     WaitStarted,
 )
 from runtime.core.run.planning import StartWait
-from runtime.core.values.budgets import (
-    ExhaustedLimit,
-    name_of,
-    to_text,
-    words_of,
-)
+from runtime.core.values.budgets import ExhaustedLimit, name_of, to_text, words_of
 from runtime.core.values.enums import GateKind
 from runtime.core.values.ids import ROOT
 from runtime.core.values.json_values import size_of

@@ -102,7 +102,12 @@ def enforce(connection: pool.Connection, stop: threading.Event) -> int:
     It also deletes the rows of old workers, unreferenced blobs, and old external events.
     """
     connection.execute(FORGET)
-    removed = sum(_erase_one(run) for run in yield_runs(connection, rules(), stop))
+    removed = 0
+    for run in yield_runs(connection, rules(), stop):
+        try:
+            removed += erase(run, waits=False)  # another sweeper may have locked the run
+        except (Tampered, KeyMissing) as exc:
+            log.critical("Run %s: keeps its payloads, it does not verify: %s", run, exc)
     while not stop.is_set() and blobs.collect(connection, COLLECTED) == COLLECTED:
         pass
     for prune in _PRUNED:
@@ -237,14 +242,6 @@ def archive_run(connection: pool.Connection, run: UUID) -> bool:
         return False
     failpoints.hit("archived", "archive", 0)
     return archived
-
-
-def _erase_one(run: UUID) -> bool:
-    try:
-        return erase(run, waits=False)  # another sweeper may have locked the run
-    except (Tampered, KeyMissing) as exc:
-        log.critical("Run %s: keeps its payloads, it does not verify: %s", run, exc)
-        return False
 
 
 def _parameters(rules: tuple[RetentionRule, ...]) -> dict[str, object] | None:

@@ -269,7 +269,8 @@ def _owners_of(now: Continuation, frame: str) -> Iterator[LimitOwner]:
     """Yield every scope with limits that a frame counts for."""
     if now.budget is not None:
         yield LimitOwner(frame=None, budget=now.budget, spent=now.spent)
-    for holder in _frames_upwards(now, frame):
+    holder: Frame | None = now.frame(frame)
+    while holder is not None:
         if holder.budget is not None:
             yield LimitOwner(
                 frame=holder.id,
@@ -277,13 +278,7 @@ def _owners_of(now: Continuation, frame: str) -> Iterator[LimitOwner]:
                 spent=holder.spent,
                 active_at_open=holder.since,
             )
-
-
-def _frames_upwards(now: Continuation, frame: str) -> list[Frame]:
-    holders = [now.frame(frame)]
-    while (parent := holders[-1].parent) is not None:
-        holders.append(now.frame(parent))
-    return holders
+        holder = None if holder.parent is None else now.frame(holder.parent)
 
 
 # Active time: the time between entries, minus the time the run only waited for people, times, events, or providers

@@ -28,10 +28,8 @@ from tests.support.pages import log_in, queries_at_most, send, shows
 from tests.support.released import account_agent, released
 
 INBOX, ONE, MANY = 8, 16, 20
-DECIDED, NEXT = (
-    13,
-    13,
-)  # statements of a decision that can be undone, and of the next request beside the list
+# Statements of a decision that can be undone, and of the next request beside the list
+DECIDED, NEXT = 13, 13
 BESIDE = {"HX-Request": "true", "HX-Target": "panel"}
 
 
