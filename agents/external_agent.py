@@ -14,8 +14,6 @@ from agents.sdk import agent, tool
 from agents.sdk.scripts import Turn, call, say, script, together
 from runtime.core.documents import external_call as documents
 
-DONE = "The call succeeded."
-
 
 class ExternalInput(BaseModel):
     """The request of an instance, as it sent it."""
@@ -55,10 +53,11 @@ def external_call(
 def _ask_once(turn: Turn) -> Any:
     if turn.results:
         result = turn.results[-1]
-        text = (
-            f"The call failed: {result.content}" if result.outcome == "failed" else result.content
-        )
-        return say(DONE if result.ok else text)
+        if result.denied:
+            return say(result.content)
+        ending = "The call succeeded" if result.ok else "The call failed"
+        note = result.content.get("note") if isinstance(result.content, dict) else result.content
+        return say(f"{ending}: {note}" if note else f"{ending}.")
     proposal = call(documents.TOOL, **documents.arguments(turn.input))
     reasoning = documents.field_of(turn.input, "agent_reasoning")
     return together(say(reasoning), proposal) if reasoning and reasoning.strip() else proposal

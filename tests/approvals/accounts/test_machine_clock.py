@@ -63,6 +63,8 @@ def test_a_message_is_signed_with_the_time_of_postgres(
 ) -> None:
     """A receiver refuses one that is older than five minutes."""
     sent: list[dict[str, str]] = []
-    monkeypatch.setattr(webhook, "send_request", lambda _, headers, __: sent.append(headers))
+    monkeypatch.setattr(
+        webhook, "send_request", lambda _, headers, *__, **___: sent.append(headers)
+    )
     webhook.post("https://example.org", secrets=["whsec_c2VjcmV0"], message_id="1", body="{}")
     assert abs(int(sent[0]["webhook-timestamp"]) - clock.now().timestamp()) < 60
