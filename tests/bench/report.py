@@ -66,8 +66,7 @@ def _machine(load_before: Loads, seconds: float, quick: bool) -> str:
 
 - {_run(load_before, seconds, quick)}
 - {os.cpu_count()} cores ({_processor()}), {memory:.0f} GB of memory, {system}
-- the embedded Postgres with its durable settings (`fsync`, `synchronous_commit` and `full_page_writes` on),
-  the embedded broker, directory and mailbox
+- the embedded servers; Postgres with `fsync`, `synchronous_commit` and `full_page_writes`
 """
 
 

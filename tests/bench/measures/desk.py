@@ -123,7 +123,6 @@ def _finding(found: Clearing, planted: int) -> Finding:
             Line("first → second step at high risk", found.steps, " ms"),
             Line(f"planted requests denied, of {planted}", [planted], least=planted),
         ],
-        f"{ORDINARY:.0f} s of reading for a request, {FLAGGED:.0f} s for one with an odd value, {TYPING} s for a letter"
-        " of a name or an answer. All but the planted requests were approved or answered. The bare load is that of a"
-        " request's page in another tab.",
+        f"{ORDINARY:.0f} s to read a request, {FLAGGED:.0f} s with an odd value, {TYPING} s for a letter. The bare load"
+        " is of a request's page in another tab.",
     )

@@ -60,7 +60,7 @@ def _finding(number: int, approved: list[Visit], denied: list[Visit]) -> Finding
             Line("taps to deny, the reason included", [one.taps for one in denied], most=5),
             Line("time of the app alone", [one.seconds - one.pauses for one in visits], " s"),
         ],
-        "390×844 with touch. The first tap opens the installed app. The request is at high risk with an odd amount and"
-        f" has the last deadline. {FLAGGED:.0f} s of reading, {AIM:.0f} s to aim at a target, {TYPING} s to read a"
-        " letter of the name in the second step. A denial takes a suggested reason.",
+        "390×844 with touch. The first tap opens the installed app. The risk is high, the amount odd, the deadline the"
+        f" last. {FLAGGED:.0f} s to read, {AIM:.0f} s to aim, {TYPING} s for a letter of the name. A denial takes a"
+        " suggested reason.",
     )

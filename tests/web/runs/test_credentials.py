@@ -356,7 +356,11 @@ def test_a_tool_is_not_called_once_getting_its_credentials_took_all_its_time(
 
 def test_a_tool_with_credentials_takes_its_context() -> None:
     crm: Any = Environment("crm", "CRM")
-    cases: dict[str, Any] = {"context: ToolContext": [crm], "two of": [crm, crm], "a name": ["crm"]}
+    cases: dict[str, Any] = {
+        "context: ToolContext": [crm],
+        "two of": [crm, crm],
+        "of Credential": ["crm"],
+    }
     for said, given in cases.items():
         with pytest.raises(DefinitionError, match=said):
 
