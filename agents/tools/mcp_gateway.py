@@ -98,8 +98,8 @@ def _script(names: Mapping[str, str]) -> Script:
             return call(names[turn.input["tool"]], **turn.input["arguments"])
         result = turn.results[-1]
         if not result.ok:
-            why = str(result.content) if result.denied else result.why
-            return answer(GatewayResult(error=plain(why)))
+            reason = str(result.content) if result.denied else result.why
+            return answer(GatewayResult(error=plain(reason)))
         content = result.content
         is_cut = size_of(content) > MAX_GATEWAY_RESULT
         if is_cut:
