@@ -27,7 +27,7 @@ from scim2_models import (
 )
 
 from agents.sdk import FailureCause, NotDone, ToolContext, ToolError
-from runtime.network import retry_after_seconds
+from runtime.network import authorities, retry_after_seconds
 
 Account = User[Any]
 
@@ -128,6 +128,7 @@ def _directory(context: ToolContext) -> Iterator[SyncSCIMClient]:
         base_url=settings.SCIM_URL,
         headers={"Authorization": f"Bearer {settings.SCIM_TOKEN}"},
         timeout=context.remaining(),
+        verify=authorities(),
         event_hooks={"request": [wire.request], "response": [wire.response]},
     ) as http:
         try:
