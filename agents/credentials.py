@@ -26,6 +26,7 @@ import httpx2
 
 from agents.errors import CredentialMissing, NotDone
 from runtime.core.values.enums import FailureCause
+from runtime.network import authorities
 
 ROOM_BYTES = 8192  # reserved for the next token
 POLL_SECONDS = 0.05  # between two tries to get the lock
@@ -336,7 +337,7 @@ def _request(
     until = time.monotonic() + limit
     try:
         with (
-            httpx2.Client(timeout=limit, trust_env=False) as client,
+            httpx2.Client(timeout=limit, trust_env=False, verify=authorities()) as client,
             client.stream(method, url, **options) as answer,
         ):
             body = _read(name, answer, until)

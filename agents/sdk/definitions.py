@@ -164,7 +164,7 @@ class ToolContext:
 
 
 def tool(
-    *,
+    *functions: Callable[..., Any],
     effect: EffectClass | str = EffectClass.WRITE,
     approval: bool | Callable[..., bool] = False,
     risk: Risk | str | Callable[..., Risk | str] = Risk.LOW,
@@ -198,10 +198,12 @@ def tool(
     `context.credentials`. `foreign_signature` describes the arguments in place of the function's types, for
     a tool of another system. Raises DefinitionError if the definition is invalid.
     """
-    settings = locals()
+    settings = {name: value for name, value in locals().items() if name != "functions"}
 
     def define(function: Callable[..., Any]) -> ToolSpec:
         label = f"tool {function.__name__}"
+        if functions:
+            raise DefinitionError(f"{label}: write @tool() above it, with the parentheses")
         mistakes.check_settings(tool, settings, label)
         effect_class = fields.effect(effect, function, label)
         signature = foreign_signature or read_signature(function, label, context=ToolContext)
@@ -232,7 +234,8 @@ def tool(
             credentials=fields.credentials(credentials, signature, label),
         )
 
-    return mistakes.recording(define)
+    definition: Any = mistakes.recording(define)
+    return definition(*functions) if functions else definition  # type: ignore[no-any-return]
 
 
 @mistakes.recording

@@ -35,39 +35,41 @@ CREATE TRIGGER approvals_comment_unchanged
     FOR EACH ROW EXECUTE FUNCTION runtime_refuse_change();
 """
 
-TOKENS = """
-CREATE FUNCTION approvals_token_keep() RETURNS trigger LANGUAGE plpgsql AS $$
+# Rows whose signed columns never change, and whose last ones are set once: the end, or the outcome of a use. A deleted
+# row has no NEW, so that is refused too. A counter that fell would let a code be used again.
+END_ONCE = """
+CREATE FUNCTION approvals_end_once() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    before jsonb := to_jsonb(OLD);
+    after jsonb := to_jsonb(NEW);
+    last text[] := TG_ARGV[1];
 BEGIN
-    -- A deleted row has no NEW, so this refuses it too.
-    IF (NEW.public_id, NEW.owner_id, NEW.secret_hash, NEW.scopes, NEW.created_at, NEW.name, NEW.expires_at)
-        IS DISTINCT FROM (OLD.public_id, OLD.owner_id, OLD.secret_hash, OLD.scopes, OLD.created_at, OLD.name,
-            OLD.expires_at) THEN
-        RAISE EXCEPTION 'tokens are revoked, not changed or deleted' USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    IF OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS DISTINCT FROM OLD.revoked_at THEN
-        RAISE EXCEPTION 'revoked tokens stay revoked' USING ERRCODE = 'insufficient_privilege';
+    IF EXISTS (SELECT FROM unnest(TG_ARGV[0]::text[] || CASE WHEN before ->> last[1] IS NOT NULL THEN last END) name
+            WHERE NOT before ? name OR after -> name IS DISTINCT FROM before -> name)
+        OR (after ->> 'counter')::bigint < (before ->> 'counter')::bigint THEN
+        RAISE EXCEPTION 'rows of % end once, and do not change otherwise', TG_TABLE_NAME
+            USING ERRCODE = 'insufficient_privilege';
     END IF;
     RETURN NEW;
 END $$;
-CREATE TRIGGER approvals_token_stays_revoked
-    BEFORE UPDATE OR DELETE ON approvals_token
-    FOR EACH ROW EXECUTE FUNCTION approvals_token_keep();
+""" + "".join(
+    f"""
+CREATE TRIGGER approvals_{table}_ends_once BEFORE UPDATE OR DELETE ON approvals_{table}
+    FOR EACH ROW EXECUTE FUNCTION approvals_end_once('{{{signed}}}', '{{{last}}}');
 """
-
-LINKS_END_ONCE = """
-CREATE FUNCTION approvals_passwordlink_keep() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF (NEW.public_id, NEW.person_id, NEW.secret_hash, NEW."by", NEW.created_at, NEW.expires_at)
-        IS DISTINCT FROM (OLD.public_id, OLD.person_id, OLD.secret_hash, OLD."by", OLD.created_at, OLD.expires_at)
-        OR (OLD.ended_at IS NOT NULL AND NEW.ended_at IS DISTINCT FROM OLD.ended_at) THEN
-        RAISE EXCEPTION 'password links end once' USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    RETURN NEW;
-END $$;
-CREATE TRIGGER approvals_passwordlink_ends_once
-    BEFORE UPDATE OR DELETE ON approvals_passwordlink
-    FOR EACH ROW EXECUTE FUNCTION approvals_passwordlink_keep();
-"""
+    for table, signed, last in (
+        ("token", "public_id,owner_id,secret_hash,scopes,created_at,name,expires_at", "revoked_at"),
+        ("passwordlink", "public_id,person_id,secret_hash,by,created_at,expires_at", "ended_at"),
+        ("instance", "id,owner_id,secret_hash,created_at,idempotency_key", "deleted_at"),
+        ("approvaluse", "run,instance_id,idempotency_key,used_at", "outcome,reported_at"),
+        ("secondfactor", "id,person_id,kind,name,secret,created_at", "ended_at"),
+        (
+            "directorytoken",
+            "public_id,directory,secret_hash,by,created_at,expires_at",
+            "revoked_at",
+        ),
+    )
+)
 
 # `audit_order` finds a row of the audit as well as the index of its number, which no statement uses.
 NO_AUDIT_KEY = "ALTER TABLE approvals_auditentry DROP CONSTRAINT approvals_auditentry_pkey"
@@ -82,60 +84,6 @@ CREATE INDEX approval_excluded_others ON approvals_approval
 STATISTICS = "CREATE STATISTICS approval_own (mcv) ON requester, status FROM approvals_approval"
 
 GROUPS = "INSERT INTO auth_group (name) VALUES ('requesters'), ('reviewers'), ('admins')"
-
-
-INSTANCES = """
-CREATE FUNCTION approvals_instance_keep() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    -- A deleted row has no NEW, so this refuses it too.
-    IF (NEW.id, NEW.owner_id, NEW.secret_hash, NEW.created_at, NEW.idempotency_key)
-        IS DISTINCT FROM (OLD.id, OLD.owner_id, OLD.secret_hash, OLD.created_at, OLD.idempotency_key) THEN
-        RAISE EXCEPTION 'instances are ended, not changed or deleted' USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    IF OLD.deleted_at IS NOT NULL AND NEW.deleted_at IS DISTINCT FROM OLD.deleted_at THEN
-        RAISE EXCEPTION 'ended instances stay ended' USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    RETURN NEW;
-END $$;
-CREATE TRIGGER approvals_instance_stays_ended
-    BEFORE UPDATE OR DELETE ON approvals_instance
-    FOR EACH ROW EXECUTE FUNCTION approvals_instance_keep();
-"""
-
-USES = """
-CREATE FUNCTION approvals_approvaluse_keep() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF (NEW.run, NEW.instance_id, NEW.idempotency_key, NEW.used_at)
-        IS DISTINCT FROM (OLD.run, OLD.instance_id, OLD.idempotency_key, OLD.used_at) THEN
-        RAISE EXCEPTION 'uses of approvals are not changed or deleted' USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    IF OLD.outcome IS NOT NULL AND (NEW.outcome, NEW.reported_at)
-        IS DISTINCT FROM (OLD.outcome, OLD.reported_at) THEN
-        RAISE EXCEPTION 'outcomes are reported once' USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    RETURN NEW;
-END $$;
-CREATE TRIGGER approvals_approvaluse_once
-    BEFORE UPDATE OR DELETE ON approvals_approvaluse
-    FOR EACH ROW EXECUTE FUNCTION approvals_approvaluse_keep();
-"""
-
-ENDS_ONCE = """
-CREATE FUNCTION approvals_secondfactor_keep() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    -- A deleted row has no NEW, so this refuses it too. A counter that fell would let a code be used again.
-    IF (NEW.id, NEW.person_id, NEW.kind, NEW.name, NEW.secret, NEW.created_at)
-        IS DISTINCT FROM (OLD.id, OLD.person_id, OLD.kind, OLD.name, OLD.secret, OLD.created_at)
-        OR NEW.counter < OLD.counter
-        OR (OLD.ended_at IS NOT NULL AND NEW.ended_at IS DISTINCT FROM OLD.ended_at) THEN
-        RAISE EXCEPTION 'second factors end once' USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    RETURN NEW;
-END $$;
-CREATE TRIGGER approvals_secondfactor_ends_once
-    BEFORE UPDATE OR DELETE ON approvals_secondfactor
-    FOR EACH ROW EXECUTE FUNCTION approvals_secondfactor_keep();
-"""
 
 NOTICES = """
 CREATE FUNCTION approvals_approval_notify() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -230,23 +178,6 @@ CREATE OR REPLACE TRIGGER approvals_run_changed AFTER UPDATE OF status ON runtim
     FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status
         AND NEW.status IN ('waiting', 'suspended', 'completed', 'failed', 'cancelled', 'quarantined'))
     EXECUTE FUNCTION approvals_run_tell();
-"""
-
-DIRECTORY_TOKENS = """
-CREATE FUNCTION approvals_directorytoken_keep() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    -- A deleted row has no NEW, so this refuses it too.
-    IF (NEW.public_id, NEW.directory, NEW.secret_hash, NEW."by", NEW.created_at, NEW.expires_at)
-        IS DISTINCT FROM
-        (OLD.public_id, OLD.directory, OLD.secret_hash, OLD."by", OLD.created_at, OLD.expires_at)
-        OR (OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS DISTINCT FROM OLD.revoked_at) THEN
-        RAISE EXCEPTION 'tokens of directories are revoked once' USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    RETURN NEW;
-END $$;
-CREATE TRIGGER approvals_directorytoken_stays_revoked
-    BEFORE UPDATE OR DELETE ON approvals_directorytoken
-    FOR EACH ROW EXECUTE FUNCTION approvals_directorytoken_keep();
 """
 
 UPDATES = """
@@ -952,16 +883,11 @@ class Migration(migrations.Migration):
             for sql in (
                 APPEND_ONLY,
                 COMMENTS,
-                TOKENS,
-                LINKS_END_ONCE,
                 NO_AUDIT_KEY,
                 EXCLUDED,
                 STATISTICS,
                 GROUPS,
-                INSTANCES,
-                USES,
-                ENDS_ONCE,
-                DIRECTORY_TOKENS,
+                END_ONCE,
                 EVENTS,
                 NOTICES,
                 UPDATES,

@@ -8,7 +8,7 @@ depends on, one writes row and first entry.
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -337,9 +337,11 @@ def hold(connection: Connection, run: UUID, *, by: str, reason: str) -> None:
 def require_no_hold(run: UUID) -> None:
     """Raise Tampered if a run has a hold by the audit, which is not as easily changed, but none by its row."""
     without = "SELECT 1 FROM runtime_run WHERE id = %s AND legal_hold IS NULL"
-    # The row is read last: the hold may be newer than what the caller read.
+    # The row is read after the audit, because the hold may be newer than what the caller read, and the audit again
+    # after that, because the hold may have been lifted in between.
+    is_held = partial(wiring.approvals().is_held, run)
     with pool.in_transaction() as connection:
-        if wiring.approvals().is_held(run) and connection.execute(without, (run,)).rowcount == 1:
+        if is_held() and connection.execute(without, (run,)).rowcount == 1 and is_held():
             raise Tampered("by the audit it is under a legal hold, by its row it is not")
 
 

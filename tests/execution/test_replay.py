@@ -20,7 +20,9 @@ from runtime.core.values.enums import Verdict
 from runtime.execution.jobs.replays import MAX_WORDS, Replay, replay
 from runtime.models import Run
 from runtime.store import pool
+from runtime.store.tables import blobs
 from runtime.upkeep import retention
+from tests.support.calls import around
 from tests.support.engine import Engine, engine_of, start_run
 from tests.support.fake_ports import FakeApprovals
 from tests.support.released import released
@@ -47,7 +49,7 @@ def price_of(number: str) -> int:
 def pay(euros: int) -> str:
     """Pay."""
     PAID.append(euros)
-    return "paid"
+    return "paid" * 20_000  # stored by its hash
 
 
 def clerk_says(turn: Turn) -> Reply:
@@ -141,7 +143,7 @@ def test_each_change_is_found_at_its_step(engine: Engine, monkeypatch: pytest.Mo
     @tool(effect="idempotent", approval=True)
     def pay(euros: int) -> str:
         """Pay."""
-        return "paid"
+        return "paid" * 20_000  # stored by its hash
 
     waits, starts = "waits for a person, effect class write", "starts without a person"
     read = f"{starts}, effect class read"
@@ -220,13 +222,22 @@ def test_instructions_that_cannot_be_made_are_a_divergence(engine: Engine) -> No
 
 
 def test_an_archived_run_is_replayed_and_an_erased_one_has_nothing_left(
-    engine: Engine, object_store: object, settings: Settings
+    engine: Engine, object_store: object, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.SIGNOFF_AGENTS, run = (__name__,), recorded(engine)
-    with pool.open_own() as own:
-        assert retention.archive_run(own, run.id)
-    found = today(run, clerk(approvals="every_call"))
-    assert (found.replies, [one.position for one in found.divergences]) == (3, [2])
+
+    def archive(*_: object) -> None:
+        with pool.open_own() as own:
+            retention.archive_run(own, run.id)
+            own.execute("UPDATE runtime_storedblob SET used_at = now() - interval '2 hours'")
+            blobs.collect(own, 10)
+
+    with monkeypatch.context() as patch:
+        around(patch, blobs, "fetch", before=archive)  # after the entries were read
+        found = today(run, clerk(approvals="every_call"))
+    assert Run.objects.get(id=run.id).archived_at is not None
+    for replayed in (found, today(run, clerk(approvals="every_call"))):
+        assert (replayed.replies, [step.position for step in replayed.divergences]) == (3, [2])
     assert retention.erase(run.id)
     with pytest.raises(CommandError, match="nothing of the run"):
         call_command("replay_run", str(run.id))

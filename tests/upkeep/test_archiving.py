@@ -19,6 +19,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from approvals.models import Approval, AuditEntry
+from approvals.port.adapter import ApprovalService
 from runtime.control import verification
 from runtime.control.forks import fork
 from runtime.control.interventions import hold, lift_hold, retry
@@ -264,6 +265,16 @@ def test_a_hold_during_a_verification_is_no_finding(
     Run.objects.filter(id=run).update(legal_hold=None)
     with pytest.raises(Tampered, match="by the audit"):
         runs.require_no_hold(run)
+    hold_it()
+    lifts = [lambda: lift_hold(run=run, reason="settled", actor=ADMIN)]
+
+    def lift_it(*_: object) -> None:
+        while lifts:
+            aside(lifts.pop())
+
+    around(monkeypatch, ApprovalService, "is_held", after=lift_it)
+    runs.require_no_hold(run)
+    assert lifts == []
 
 
 def test_what_needs_the_journal_says_that_the_run_is_archived(target: Target) -> None:

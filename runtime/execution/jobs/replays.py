@@ -41,7 +41,7 @@ from runtime.core.run.reducer import evolve, step
 from runtime.core.values.enums import CallState, EffectClass
 from runtime.core.values.errors import NotJson
 from runtime.core.values.verdicts import BEFORE_CALL
-from runtime.errors import InvalidInput, UnknownAgent
+from runtime.errors import InvalidInput, Tampered, UnknownAgent
 from runtime.execution.admission.admit import Admission, Foreseen
 from runtime.execution.effects.perform import request_for, validate_outcome
 from runtime.execution.jobs import runner
@@ -174,10 +174,16 @@ def replay(
             entries = list(history.entries)
 
     def fetch(digest: str) -> Any:
-        if archived_run is not None:
-            return value_of(Blob(digest=digest, text=archived_run.contents[digest]))
-        with connect() as connection:
-            return blobs.fetch(connection, digest)
+        nonlocal archived_run
+        if archived_run is None:
+            with connect() as connection:
+                try:
+                    return blobs.fetch(connection, digest)
+                except Tampered:
+                    archived_run = archived_runs.read(connection, run)
+                    if archived_run is None:  # it was not archived since its entries were read
+                        raise
+        return value_of(Blob(digest=digest, text=archived_run.contents[digest]))
 
     def remembered(memory: Sequence[Remembered]) -> dict[str, str]:
         with connect() as connection:

@@ -129,6 +129,14 @@ def test_invalid_options_of_a_tool_are_refused(options: dict[str, Any], complain
         defined(**options)
 
 
+def test_a_tool_without_parentheses_says_what_to_write() -> None:
+    with pytest.raises(DefinitionError, match=r"tool act: write @tool\(\) above it"):
+
+        @tool
+        def act() -> None:
+            """Act."""
+
+
 def test_an_isolated_tool_is_a_function_of_its_module() -> None:
     def inner(number: int) -> None:
         """Do."""

@@ -1,6 +1,7 @@
 """Credentials of tools: fetched when a call starts, made anew once if refused, and stored nowhere."""
 
 import json
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from agents.sdk import CredentialRefused, ToolContext, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from approvals.models import Approval
 from approvals.port.adapter import ApprovalService
+from runtime import network
 from runtime.core.values.enums import GateKind
 from runtime.models import Run
 from runtime.ports.effects import ToolFailure
@@ -315,7 +317,12 @@ def test_a_token_is_used_again_until_shortly_before_its_end(
     monkeypatch.setattr(credentials, "time", Mock(monotonic=clock))
     crm = replace(_crm(server), scope="read")
     server.lasts = lasts
-    first = credentials.resolve_credentials([crm], 5.0)
+    network.authorities()
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            ssl.SSLContext, "load_verify_locations", Mock(side_effect=MemoryError)
+        )  # slow
+        first = credentials.resolve_credentials([crm], 5.0)
     clock.return_value = later
     assert (credentials.resolve_credentials([crm], 5.0) == first) is again
     assert server.scopes == [["read"]] * len(server.grants)
