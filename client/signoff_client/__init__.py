@@ -17,8 +17,7 @@ from signoff_client.errors import SignoffError as SignoffError
 from signoff_client.errors import TooLateToDecide as TooLateToDecide
 from signoff_client.gate import approved as approved
 from signoff_client.routes import Approval as Approval
-from signoff_client.routes import ApprovalPage as ApprovalPage
 from signoff_client.routes import Gate as Gate
 from signoff_client.routes import JournalEntry as JournalEntry
+from signoff_client.routes import Page as Page
 from signoff_client.routes import Run as Run
-from signoff_client.routes import RunPage as RunPage

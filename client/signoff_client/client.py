@@ -10,8 +10,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
 from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
 from urllib.parse import urlsplit
@@ -96,7 +94,8 @@ class _Connection(ABC):
                     return _read(route, path, response)
                 may_be_done = response.status_code not in _BUSY
                 problem = f"answers {response.status_code}"
-                wait = max(pause, _retry_after(response))
+                after = response.headers.get("Retry-After", "")  # seconds; a date counts as none
+                wait = max(pause, float(after) if after.isdecimal() else 0.0)
             may_repeat = route.repeatable or not may_be_done
             if not may_repeat or time.monotonic() + wait > deadline:
                 raise NoAnswer(f"the server {problem}")
@@ -176,7 +175,9 @@ class AsyncSignoff(_Connection):
         """Read a run."""
         return await self._send(routes.READ_RUN, id=run)
 
-    async def list_runs(self, *, limit: int = 50, cursor: str | None = None) -> routes.RunPage:
+    async def list_runs(
+        self, *, limit: int = 50, cursor: str | None = None
+    ) -> routes.Page[routes.Run]:
         """Read a page of the runs, the newest first."""
         return await self._send(routes.LIST_RUNS, limit=limit, cursor=cursor)
 
@@ -186,7 +187,7 @@ class AsyncSignoff(_Connection):
 
     async def list_approvals(
         self, *, status: str | None = "pending", limit: int = 50, cursor: str | None = None
-    ) -> routes.ApprovalPage:
+    ) -> routes.Page[routes.Approval]:
         """Read a page of the requests in this status, the oldest first."""
         return await self._send(routes.LIST_APPROVALS, status=status, limit=limit, cursor=cursor)
 
@@ -304,13 +305,3 @@ def _read(route: routes.Route[T], path: str, response: httpx2.Response) -> T:
     except (JSONDecodeError, UnicodeDecodeError):
         facts = {}
     raise refusal_of(response.status_code, facts if isinstance(facts, dict) else {})
-
-
-def _retry_after(response: httpx2.Response) -> float:
-    value = response.headers.get("Retry-After", "")
-    if value.isdigit():
-        return float(value)
-    try:
-        return (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()
-    except (ValueError, TypeError):
-        return 0.0

@@ -52,6 +52,13 @@ class Answer(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+class Page(Answer, Generic[T]):
+    """A page of a list: runs begin with the newest, requests and entries with the oldest."""
+
+    items: list[T]
+    next: str | None
+
+
 class Gate(Answer):
     """The place where a run waits for a person; `approval` is the request about it."""
 
@@ -88,13 +95,6 @@ class Run(Answer):
         return TypeAdapter(result_type).validate_python(self.output)
 
 
-class RunPage(Answer):
-    """A page of runs, newest first."""
-
-    items: list[Run]
-    next: str | None
-
-
 class Approval(Answer):
     """A request. A decision names its `digest`, and repeats `confirm` to approve a call at high risk."""
 
@@ -123,13 +123,6 @@ class Approval(Answer):
     tampered: str | None
 
 
-class ApprovalPage(Answer):
-    """A page of requests, oldest first."""
-
-    items: list[Approval]
-    next: str | None
-
-
 class JournalEntry(Answer):
     """The events that one commit added to the journal of a run."""
 
@@ -138,22 +131,15 @@ class JournalEntry(Answer):
     events: list[Any]
 
 
-class JournalPage(Answer):
-    """A page of the journal, oldest first."""
-
-    items: list[JournalEntry]
-    next: str | None
-
-
 # The same business key returns the same run, and an exported run returns its file again.
 _START = ("agent", "input", "business_key", "thread", "budget")
 _DECISION = ("verdict", "digest", "reason", "confirm", "result", "arguments", "grant")
 _FILTERS = ("kind", "status", "run", "limit", "cursor")
 START_RUN = Route("POST", "/runs", Run, body=_START)
-LIST_RUNS = Route("GET", "/runs", RunPage, ("business_key", "limit", "cursor"))
+LIST_RUNS = Route("GET", "/runs", Page[Run], ("business_key", "limit", "cursor"))
 READ_RUN = Route("GET", "/runs/{run}", Run, ("wait", "until"))
-READ_JOURNAL = Route("GET", "/runs/{run}/journal", JournalPage, ("limit", "cursor"))
+READ_JOURNAL = Route("GET", "/runs/{run}/journal", Page[JournalEntry], ("limit", "cursor"))
 EXPORT_RUN = Route("POST", "/runs/{run}/export", bytes)
-LIST_APPROVALS = Route("GET", "/approvals", ApprovalPage, _FILTERS)
+LIST_APPROVALS = Route("GET", "/approvals", Page[Approval], _FILTERS)
 READ_APPROVAL = Route("GET", "/approvals/{approval}", Approval)
 DECIDE = Route("POST", "/approvals/{approval}/decision", Approval, body=_DECISION, repeatable=False)
