@@ -104,7 +104,8 @@ class ToolSpec:
     does not. `preview` says what a call would change, and `preview_ignores` names the parts of it that do not matter;
     `precondition` says why it cannot be made. `is_async` says that the function is a coroutine function.
     `sentence_args` are the arguments that its sentence names. `deny_reasons` are suggested reasons for a denial, empty
-    for those that all tools have. `credentials` are fetched when a call starts.
+    for those that all tools have. `credentials` are fetched when a call starts. `mcp_name` is the name that the
+    tool has on its MCP server, empty for any other tool.
     """
 
     name: str
@@ -137,6 +138,7 @@ class ToolSpec:
     waived: bool = False
     deny_reasons: tuple[str, ...] = ()
     credentials: tuple[Credential, ...] = ()
+    mcp_name: str = ""
     is_async: bool = field(init=False, repr=False)
     sentence_args: frozenset[str] = field(init=False, repr=False)
     _changeable: tuple[str, ...] = field(init=False, repr=False)

@@ -8,6 +8,7 @@ approval of a call does not apply. A server's hints, such as `readOnlyHint`, dec
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,7 +99,7 @@ def _tool(
     stated = {"sentence": f"Call {name} with {words}" if words else f"Call {name}", **settings}
     define: Callable[..., Any] = tool
     spec: ToolSpec = define(foreign_signature=signature, credentials=credentials, **stated)(call)
-    return spec
+    return replace(spec, mcp_name=definition.name)
 
 
 def _signature(server: McpServer, definition: Definition, label: str) -> ToolSignature:

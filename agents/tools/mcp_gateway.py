@@ -7,19 +7,16 @@ policy, edits, limits, the journal and the rules for a lost call apply as to any
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, WithJsonSchema, create_model
 
-from agents.credentials import Credential
 from agents.errors import DefinitionChanged, DefinitionError, ToolError
 from agents.sdk import ToolContext, mistakes
 from agents.sdk import agent as define
 from agents.sdk.scripts import Reply, Script, Turn, answer, call, script
 from agents.sdk.spec import APPROVAL_RESULT, AgentSpec, ToolSpec
 from agents.tools.each import cut_text
-from agents.tools.mcp import mcp_tools
 from runtime.core.values.json_values import size_of
 from runtime.core.values.texts import plain
 
@@ -39,41 +36,23 @@ class GatewayResult(BaseModel):
 
 
 @mistakes.recording
-def mcp_gateway(
-    name: str,
-    server: str | Sequence[str],
-    definitions: str | Path,
-    *,
-    tools: Mapping[str, Mapping[str, Any]],
-    headers: Mapping[str, str] | None = None,
-    variables: Mapping[str, str] | None = None,
-    credentials: Sequence[Credential] = (),
-    private: bool = False,
-    title: str = "",
-) -> AgentSpec:
-    """Make the gateway `/api/mcp/NAME/` to an MCP server, an agent of this name. Assign it to a name of the module.
+def mcp_gateway(name: str, tools: Sequence[ToolSpec], *, title: str = "") -> AgentSpec:
+    """Make the gateway `/api/mcp/NAME/` to tools of `mcp_tools`, an agent of this name.
 
-    The other values are those of `mcp_tools`; clients are offered the tools named in `tools`, as their accepted
-    definitions describe them. A call of a tool whose definition changed is refused. Each call is a run of the person
-    whose API token the client has. Nothing else of the client's request reaches the server. Raises DefinitionError if
-    the definition is invalid.
+    Assign it to a name of the module. Clients are offered the tools as their accepted definitions describe them. A call
+    of a tool whose definition changed is refused. Each call is a run of the person whose API token the client has.
+    Nothing else of the client's request reaches the server. Raises DefinitionError if the definition is invalid.
     """
-    specs: Any = mcp_tools(
-        server,
-        definitions,
-        tools=tools,
-        headers=headers,
-        variables=variables,
-        credentials=credentials,
-        private=private,
-    )
+    specs: Any = tools
     if isinstance(specs, mistakes.Unusable):
         return specs  # type: ignore[return-value]  # noted: the worker does not start
-    if APPROVAL_RESULT in tools:
-        raise DefinitionError(f"mcp_gateway {name}: {APPROVAL_RESULT} is a tool of the gateway")
-    if any(spec.secret_args or spec.secret_result for spec in specs):
+    names = {spec.mcp_name or spec.name: spec.name for spec in tools}
+    if APPROVAL_RESULT in names or len(names) < len(tools):
+        raise DefinitionError(
+            f"mcp_gateway {name}: each tool needs a name of its own, other than {APPROVAL_RESULT}"
+        )
+    if any(spec.secret_args or spec.secret_result for spec in tools):
         raise DefinitionError(f"mcp_gateway {name}: the client sees each argument and each result")
-    names = dict(zip(tools, (spec.name for spec in specs), strict=True))
     offered: Any = Annotated[
         Literal[tuple(names)], WithJsonSchema({"type": "string", "enum": [*names]})
     ]
@@ -85,7 +64,7 @@ def mcp_gateway(
         input=create_model("GatewayCall", tool=(offered, ...), arguments=(dict[str, Any], {})),
         output=GatewayResult,
         model=_script(names),
-        tools=[_refusing_changes(spec) for spec in specs],
+        tools=[_refusing_changes(spec) for spec in tools],
     )
     return replace(spec, is_code=True) if isinstance(spec, AgentSpec) else spec
 

@@ -5,6 +5,8 @@ from typing import Any
 from uuid import UUID
 
 from agents.effect_handler import AgentEffects
+from agents.sdk.spec import AgentSpec
+from agents.tools.mcp import mcp_tools
 from agents.tools.mcp_gateway import mcp_gateway
 from approvals.models import Approval
 from approvals.port.adapter import ApprovalService
@@ -20,12 +22,16 @@ from tests.support.specs import registry_of
 TEA = {"title": "Tea"}
 
 
-class Desk(HandDriven):
-    """A worker with the gateway `tickets` to an upstream server; Bea decides."""
+def gateway(url: str, accepted: Path) -> AgentSpec:
+    """The gateway `tickets` to an upstream server."""
+    settings = {"Create-Ticket": WRITES, "search": READS}
+    return mcp_gateway("tickets", mcp_tools(url, accepted, tools=settings, private=True))
 
-    def __init__(self, url: str, accepted: Path) -> None:
-        settings = {"Create-Ticket": WRITES, "search": READS}
-        spec = mcp_gateway("tickets", url, accepted, tools=settings, private=True)
+
+class Desk(HandDriven):
+    """A worker with the gateway `tickets`; Bea decides."""
+
+    def __init__(self, spec: AgentSpec) -> None:
         released(spec)
         super().__init__(AgentEffects(registry_of(spec)), ApprovalService())
 

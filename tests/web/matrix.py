@@ -18,6 +18,7 @@ from django.test import Client, override_settings
 from pytest_django import Settings
 
 from agents.sdk import prompt
+from agents.tools.mcp import mcp_tools
 from agents.tools.mcp_definitions import Definition, write_definitions
 from agents.tools.mcp_gateway import mcp_gateway
 from approvals import clock
@@ -208,7 +209,8 @@ def _gateway(file: Path) -> str:
     """A gateway to an MCP server, which no request here reaches."""
     write_definitions(file, [Definition(name="search", description="", schema={"type": "object"})])
     reads = {"effect": "read", "approval": False, "risk": "low"}
-    released(mcp_gateway("wiki", "https://wiki.example/mcp", file, tools={"search": reads}))
+    tools = mcp_tools("https://wiki.example/mcp", file, tools={"search": reads})
+    released(mcp_gateway("wiki", tools))
     return "wiki"
 
 

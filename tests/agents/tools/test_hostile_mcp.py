@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from agents.tools.mcp_client import MAX_ANSWER
 from agents.tools.mcp_definitions import Definition, write_definitions
 from runtime.core.values.enums import FailureCause
 from runtime.ports.effects import Outcome, ToolFailure, ToolResult, Unknown
+from tests.support.loopback import respond, serving
 from tests.support.specs import handler_of, spec_of, tool_request
 
 SCHEMA = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
@@ -48,14 +49,11 @@ time.sleep(60)
 Answer = Callable[[BaseHTTPRequestHandler, Any], None]
 
 
-class Hostile(ThreadingHTTPServer):
+class Hostile:
     """A server with sessions. `answers` has its answers to methods of the protocol or of HTTP; others are good."""
 
-    daemon_threads = True
-    block_on_close = False
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = ""
         self.answers: dict[str, Answer] = {}
         self.calls = 0
         self.over = threading.Event()
@@ -63,43 +61,18 @@ class Hostile(ThreadingHTTPServer):
     def hang(self, handler: BaseHTTPRequestHandler, message: Any) -> None:
         self.over.wait(60)
 
-    def answer(self, handler: BaseHTTPRequestHandler, message: Any) -> None:
+    def take(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        message = json.loads(body or b"{}")
         method = message.get("method", handler.command)
         self.calls += method == "tools/call"
-        if method in self.answers:
-            self.answers[method](handler, message)
-            return
         results = {"initialize": START, "tools/list": {"tools": [MAKE]}, "tools/call": MADE}
-        if method in results:
-            result(handler, message, results[method])
-        else:
-            respond(handler, 404 if method == "server/discover" else 202)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Hostile
-
-    def handle_one_request(self) -> None:
-        self.raw_requestline = self.rfile.readline(65_537)
-        if not self.raw_requestline or not self.parse_request():
-            self.close_connection = True
-            return
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         with suppress(OSError):
-            self.server.answer(self, json.loads(body or b"{}"))
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-def respond(handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", **more: str) -> None:
-    handler.send_response(status)
-    headers = {"Mcp-Session-Id": "s1", "Content-Length": str(len(body)), **more}
-    for name, value in headers.items():
-        handler.send_header(name.replace("_", "-"), value)
-    handler.end_headers()
-    handler.wfile.write(body)
+            if method in self.answers:
+                self.answers[method](handler, message)
+            elif method in results:
+                result(handler, message, results[method])
+            else:
+                respond(handler, 404 if method == "server/discover" else 202)
 
 
 def result(
@@ -107,26 +80,24 @@ def result(
 ) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": value}).encode()
     if stream:
-        respond(handler, 200, b"data: " + body + b"\n\n", Content_Type="text/event-stream")
+        body, kind = b"data: " + body + b"\n\n", "text/event-stream"
     else:
-        respond(handler, 200, body, Content_Type="application/json")
+        kind = "application/json"
+    respond(handler, 200, body, Content_Type=kind, Mcp_Session_Id="s1")
 
 
 @pytest.fixture
 def server() -> Iterator[Hostile]:
-    with Hostile() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    server = Hostile()
+    with serving(server.take) as url:
+        server.url = f"{url}/mcp"
         yield server
         server.over.set()
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
 def specs(server: Hostile, tmp_path: Path) -> tuple[ToolSpec, ...]:
-    url = f"http://127.0.0.1:{server.server_port}/mcp"
-    return tools_of(url, tmp_path, private=True)
+    return tools_of(server.url, tmp_path, private=True)
 
 
 def tools_of(server: str | list[str], folder: Path, **settings: Any) -> tuple[ToolSpec, ...]:
@@ -181,9 +152,9 @@ def test_a_definition_that_no_file_can_keep_is_not_accepted(
     server.answers["tools/list"] = lambda handler, message: result(
         handler, message, {"tools": [tool]}
     )
-    url, path = f"http://127.0.0.1:{server.server_port}/mcp", tmp_path / "accepted.json"
+    path = tmp_path / "accepted.json"
     with pytest.raises(CommandError, match=r"/mcp: make\.inputSchema"):
-        call_command("mcp_tools", "--accept", "--private", str(path), url)
+        call_command("mcp_tools", "--accept", "--private", str(path), server.url)
     assert not path.exists()
 
 

@@ -18,7 +18,7 @@ from runtime.models import Run
 from runtime.ports.access import Actor
 from tests.agents.tools.test_mcp import accept
 from tests.support.engine import lose
-from tests.support.gateway_desk import TEA, Desk
+from tests.support.gateway_desk import TEA, Desk, gateway
 from tests.support.mcp_server import Tickets, served, tickets
 from tests.support.seeds import Cast, decide
 from tests.system.fault_injection.harness import points
@@ -41,7 +41,7 @@ def accepted(upstream: Tickets, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def desk(upstream: Tickets, accepted: Path) -> Iterator[Desk]:
-    worker = Desk(upstream.url, accepted)
+    worker = Desk(gateway(upstream.url, accepted))
     yield worker
     worker.close()
 
@@ -59,7 +59,7 @@ def ask(actor: Actor) -> UUID:
 
 def advance(url: str, accepted: str, run: UUID) -> None:
     """Make the approved call, as another worker does."""
-    Desk(url, Path(accepted)).advance(run)
+    Desk(gateway(url, Path(accepted))).advance(run)
 
 
 def collect(actor: Actor, run: UUID) -> None:

@@ -14,7 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 from approvals.people import tokens
 from approvals.rights.principals import ALL_SCOPES
 from tests.agents.tools.test_mcp import accept
-from tests.support.gateway_desk import TEA, Desk
+from tests.support.gateway_desk import TEA, Desk, gateway
 from tests.support.mcp_server import Tickets, served, tickets
 from tests.support.seeds import Cast
 
@@ -70,7 +70,7 @@ def upstream() -> Iterator[Tickets]:
 
 @pytest.fixture
 def desk(by_hand: None, cast: Cast, upstream: Tickets, tmp_path: Path) -> Iterator[Desk]:
-    worker = Desk(upstream.url, accept(upstream, tmp_path / "tickets.json"))
+    worker = Desk(gateway(upstream.url, accept(upstream, tmp_path / "tickets.json")))
     yield worker
     worker.close()
 
