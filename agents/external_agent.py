@@ -35,7 +35,7 @@ def _risk(risk: str | None = None) -> str:
     effect="write",
     approval=True,
     risk=_risk,
-    sentence="Let {instance_name} call {tool} with {arguments}",
+    sentence="Let {instance_name} call {tool}",
 )
 def external_call(
     instance: str,

@@ -43,6 +43,7 @@ from runtime.models import Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid, NotConfirmed
+from runtime.reads.labels import AAP_KEY
 from runtime.store import failpoints, pool, runs
 from runtime.store.tables import kill_switches, late_outcomes, signals, used_approvals, waits
 
@@ -121,7 +122,7 @@ def ask(
     Raise Forbidden; InvalidInput naming a field; UnknownInstance; IdempotencyConflict; TooManyPending.
     """
     owner = instance.owner.get_username()
-    business_key = f"aap:{instance.id}:{hash_secret(key)}"
+    business_key = f"{AAP_KEY}{instance.id}:{hash_secret(key)}"
     earlier = _find_earlier(owner, business_key, submitted)
     if earlier is not None:
         return read(instance=instance, request=earlier), False

@@ -21,6 +21,7 @@ from runtime.errors import NoSuchRun, RunEnded
 from runtime.models import Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor
+from runtime.reads.labels import GATEWAY_KEY
 from runtime.reads.transcript import reachable_transcript
 from runtime.store import failpoints, runs
 
@@ -106,7 +107,7 @@ def collect(*, gateway: str, run: UUID, actor: Actor) -> None:
 
 def business_key(digest: str, number: int) -> str:
     """Return the key of a run after so many collected ones. Keys of one call sort by it in every collation."""
-    return f"mcp:{digest}:{number:09}"
+    return f"{GATEWAY_KEY}{digest}:{number:09}"
 
 
 def _calls(gateway: str, actor: Actor) -> QuerySet[Any]:
@@ -115,7 +116,7 @@ def _calls(gateway: str, actor: Actor) -> QuerySet[Any]:
         agent=gateway,
         requester=actor.person,
         token=actor.token,
-        business_key__startswith="mcp:",
+        business_key__startswith=GATEWAY_KEY,
         removed_at=None,
         archived_at=None,
     ).annotate(cancelled_at=Min("audit__at", filter=is_cancel))

@@ -86,9 +86,6 @@ urlpatterns = [
     path("instances/add/", agents_outside.add_instance, name="add_instance"),
     path("instances/<uuid:instance>/end/", agents_outside.end_instance, name="end_instance"),
     path(
-        "instances/tokens/add/", agents_outside.add_provisioner_token, name="add_provisioner_token"
-    ),
-    path(
         "instances/tokens/<str:token>/revoke/",
         agents_outside.revoke_provisioner_token,
         name="revoke_provisioner_token",

@@ -20,6 +20,7 @@ from runtime.core.documents import external_call
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.json_values import is_text
 from runtime.errors import InvalidInput
+from runtime.reads.labels import readable_output
 from runtime.reads.redaction import redact
 
 MAX_SEARCH = 200
@@ -173,9 +174,9 @@ def title(stored: str | None, agent: str) -> str:
     return " · ".join(_cut(text, FIELD_CHARACTERS) for text in plain[:FIELDS])
 
 
-def answer(stored: str | None) -> str:
-    """Return the beginning of a stored output; empty if it is too long to read here."""
-    output = _read_json(stored)
+def answer(stored: str | None, key: str | None) -> str:
+    """Return the beginning of the stored output of a run with this key; empty if it is too long to read here."""
+    output = readable_output(key, _read_json(stored))
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
     return "" if output is None else _cut(text, ANSWER_CHARACTERS)
 

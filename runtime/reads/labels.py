@@ -1,6 +1,6 @@
 """The texts of effect classes and messages on pages, and the titles of agents and tools."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from runtime.core.values.enums import EFFECT_CLASSES, EffectClass
 from runtime.ports import wiring
@@ -43,7 +43,8 @@ MESSAGES: dict[MessageKind, str] = {
     "answer": "answer to a question by",
 }
 
-MADE_KEYS = ("aap:", "mcp:")  # what a business key begins with that no person made
+# What the business keys begin with that the Agent Approval Protocol and MCP gateways make, and no person.
+AAP_KEY, GATEWAY_KEY = "aap:", "mcp:"
 
 
 def effect_texts(effect: str) -> tuple[str, str]:
@@ -55,8 +56,16 @@ def effect_texts(effect: str) -> tuple[str, str]:
 
 
 def readable_key(key: str | None) -> str:
-    """Return a business key; empty for one that the Agent Approval Protocol or a gateway made."""
-    return "" if key is None or key.startswith(MADE_KEYS) else key
+    """Return a business key; empty for one that no person made."""
+    return "" if key is None or key.startswith((AAP_KEY, GATEWAY_KEY)) else key
+
+
+def readable_output(key: str | None, output: Any) -> Any:
+    """Return an output for people: of a call through a gateway what its server answered, or why it failed."""
+    is_gateway = key is not None and key.startswith(GATEWAY_KEY)
+    if not is_gateway or not isinstance(output, dict) or not {"result", "error"} <= output.keys():
+        return output
+    return output["result"] if output["error"] is None else output["error"]
 
 
 def title_of(name: str) -> str:

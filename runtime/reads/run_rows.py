@@ -202,6 +202,11 @@ class RunDetail(RunRow):
     history_begins: int = 1
     history_removed_at: datetime | None = None
 
+    @property
+    def answer(self) -> Any:
+        """The output for people."""
+        return labels.readable_output(self.business_key, self.output)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRequests:
@@ -397,7 +402,7 @@ def _line(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = Non
         title=labels.readable_key(run.business_key)
         or filters.title(getattr(run, "first_input", None), run.agent)
         or run.agent,
-        answer=filters.answer(getattr(run, "first_output", None)),
+        answer=filters.answer(getattr(run, "first_output", None), run.business_key),
     )
 
 

@@ -50,8 +50,11 @@ def test_no_other_credential_reaches_a_request(
         (ended, (401, "invalid_credential")),
         (Door(""), (401, "invalid_credential")),
     ):
+        if expected[0] != 404:
+            assert code(door.send("POST", "/requests", BODY, "k")) == expected
         for request in (pending, approved):
             assert {code(answer) for answer in of_requests(door, request)} == {expected}
+    assert code(bot.send("POST", "/instances", {}, "k")) == (403, "wrong_credential")
     assert not ApprovalUse.objects.exists()
     assert (bot.read(pending)["status"], bot.read(approved)["status"]) == ("pending", "approved")
 

@@ -1,4 +1,7 @@
-"""Serves the instances of agents outside in the API, to people. The instances themselves use their own protocol."""
+"""Serves the instances of agents outside in the API, to people. The instances themselves use their own protocol.
+
+An instance is created by that protocol too, with a person's token.
+"""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -10,15 +13,14 @@ from pydantic import WithJsonSchema
 from approvals.decisions import external_requests
 from approvals.errors import UnknownInstance
 from approvals.people import instances, tokens
-from approvals.people.instances import InstancePage, InstanceView
+from approvals.people.instances import InstancePage
 from approvals.web.api.requests import id_of
 from runtime.errors import InvalidInput
 from runtime.web.requests import Authenticated, Body
-from runtime.web.schemas import fields_of
 
 router = Router(tags=["instances"])
 
-_NAME = {"type": "string", "minLength": 1, "maxLength": instances.MAX_NAME}
+_NAME = {"type": "string", "minLength": 1, "maxLength": tokens.MAX_NAME}
 _DAYS = {"type": ["integer", "null"], "minimum": 1, "maximum": tokens.MAX_DAYS}
 
 
@@ -45,17 +47,6 @@ class InstancesOut(Schema):
     omitted: int
 
 
-class InstanceIn(Body):
-    """The name of a new instance, which reviewers read."""
-
-    name: Annotated[Any, WithJsonSchema(_NAME)] = None
-
-
-@fields_of(InstanceView, "id name credential")
-class NewInstanceOut(Schema):
-    """A new instance. Only this answer has its `credential`."""
-
-
 class ProvisionerTokenOut(Schema):
     """A token with which programs provision instances. Its public `id` says which one it is."""
 
@@ -78,7 +69,7 @@ class ProvisionerTokensOut(Schema):
 class ProvisionerTokenIn(Body):
     """The purpose of a new token, and after how many days it expires; without them never."""
 
-    name: Annotated[Any, WithJsonSchema({**_NAME, "maxLength": tokens.MAX_NAME})] = None
+    name: Annotated[Any, WithJsonSchema(_NAME)] = None
     days: Annotated[Any, WithJsonSchema(_DAYS)] = None
 
 
@@ -101,15 +92,6 @@ def list_instances(request: Authenticated, q: str = "") -> InstancePage:
     """List the instances of all people. Every word of `q` must occur in the name or the owner, or be the id."""
     instances.require_provisioner(request.auth)
     return instances.list_page(q)
-
-
-@router.post("/instances", response=NewInstanceOut)
-def create_instance(request: Authenticated, body: InstanceIn) -> InstanceView:
-    """Create an instance, of which you are the owner."""
-    instances.require_provisioner(request.auth)
-    if not isinstance(body.name, str):
-        raise InvalidInput("name", "must be text")
-    return instances.provision(instances.InstanceFields(name=body.name), actor=request.auth)
 
 
 @router.get("/instances/tokens", response=ProvisionerTokensOut)

@@ -24,13 +24,19 @@ from approvals.people import (
 from approvals.reads import deciders
 from approvals.rights import principals
 from approvals.rules import policy
-from approvals.web.pages.agents_outside import ProvisionerTokenForm, show_new_token
 from approvals.web.pages.people import ProfileForm
 from approvals.web.pages.session import NewPasswordForm
 from runtime.errors import InvalidInput
 from runtime.web.display import plain_visible
 from runtime.web.forms import PageForm, TypedField, takes
 from runtime.web.requests import actor_of, redirect_with, users
+
+# The choices of a token's end, and the days until then.
+EXPIRIES: dict[str, int | None] = {
+    **{str(days): days for days in (7, 30, 90, 365)},
+    "never": None,
+}
+DEFAULT_EXPIRY = "90"
 
 
 class OwnProfileForm(ProfileForm):
@@ -52,16 +58,39 @@ class ChangePasswordForm(NewPasswordForm):
     )
 
 
-class TokenForm(ProvisionerTokenForm):
+class TokenForm(PageForm):
     """A new token of the API."""
 
+    name = TypedField(
+        "Name",
+        help="Its purpose, such as the program that uses it.",
+        maximum=tokens.MAX_NAME,
+        required=True,
+    )
+    expires = TypedField(
+        "Expires",
+        choices=[
+            (value, f"after {days} days" if days else "never") for value, days in EXPIRIES.items()
+        ],
+        initial=DEFAULT_EXPIRY,
+    )
     scope = TypedField("Scopes within your rights", "checks")
 
+    @property
+    def days(self) -> int | None:
+        """The days until its end, None without one, and 0 for a choice that is none, which is refused."""
+        return EXPIRIES.get(self.cleaned_data["expires"] or DEFAULT_EXPIRY, 0)
+
     def clean(self) -> None:
-        """Require a scope too."""
-        super().clean()
+        """Require a name, which a command may leave out, and a scope."""
+        if not self.cleaned_data["name"]:
+            self.add_error("name", "is missing: say what the token is for")
         if not self.cleaned_data["scope"]:
             self.add_error("scope", "are missing: choose at least one")
+
+    def mark_field(self, path: str, detail: str) -> None:
+        """Show a problem of the days at the choice of them."""
+        super().mark_field({"days": "expires", "scopes": "scope"}.get(path, path), detail)
 
 
 class AbsenceForm(PageForm):
@@ -162,7 +191,8 @@ def add_own_token(request: HttpRequest, form: TokenForm) -> HttpResponse:
     token, plain = tokens.create(
         owner, fields["scope"], actor=me, name=fields["name"], days=form.days
     )
-    return show_new_token(request, token, plain, "account")
+    context = {"section": "account", "token": token, "plain": plain}
+    return render(request, "accounts/token.html", context)
 
 
 @users.action

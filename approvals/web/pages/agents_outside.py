@@ -1,6 +1,8 @@
-"""The page of agents outside, for those who may provision them: their instances, and the tokens of provisioners."""
+"""The page of agents outside, for those who may provision them: their instances, and the tokens of provisioners.
 
-from typing import Any
+Such a token is made like every other one, on the account page of its owner.
+"""
+
 from uuid import UUID
 
 from django.conf import settings
@@ -9,52 +11,11 @@ from django.shortcuts import render
 
 from approvals.decisions import external_requests
 from approvals.people import instances as registry
-from approvals.people import tokens
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField, takes
 from runtime.web.requests import Audience, actor_of, redirect_with
 
 provisioners = Audience(registry.require_provisioner)
-
-
-# The choices of a token's end, and the days until then.
-EXPIRIES: dict[str, int | None] = {
-    **{str(days): days for days in (7, 30, 90, 365)},
-    "never": None,
-}
-DEFAULT_EXPIRY = "90"
-
-
-class ProvisionerTokenForm(PageForm):
-    """A new token with which programs provision instances."""
-
-    name = TypedField(
-        "Name",
-        help="Its purpose, such as the program that uses it.",
-        maximum=tokens.MAX_NAME,
-        required=True,
-    )
-    expires = TypedField(
-        "Expires",
-        choices=[
-            (value, f"after {days} days" if days else "never") for value, days in EXPIRIES.items()
-        ],
-        initial=DEFAULT_EXPIRY,
-    )
-
-    @property
-    def days(self) -> int | None:
-        """The days until its end, None without one, and 0 for a choice that is none, which is refused."""
-        return EXPIRIES.get(self.cleaned_data["expires"] or DEFAULT_EXPIRY, 0)
-
-    def clean(self) -> None:
-        """Require a name. A program that uses the API may leave it out."""
-        if not self.cleaned_data["name"]:
-            self.add_error("name", "is missing: say what the token is for")
-
-    def mark_field(self, path: str, detail: str) -> None:
-        """Show a problem of the days at the choice of them."""
-        super().mark_field({"days": "expires", "scopes": "scope"}.get(path, path), detail)
 
 
 class InstanceForm(PageForm):
@@ -81,7 +42,6 @@ def show(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse:
         "wrong_search": wrong_search,
         "tokens": [(row.owner.get_username(), row) for row in rows],
         "form": InstanceForm(ids="new-").replaced_by(refused),
-        "token_form": ProvisionerTokenForm(ids="token-").replaced_by(refused),
     }
     status = 422 if refused or wrong_search else 200
     return render(request, "accounts/instances.html", context, status=status)
@@ -112,22 +72,6 @@ def end_instance(request: HttpRequest, instance: UUID) -> HttpResponse:
     pending = external_requests.count_pending(instance)
     context = {"section": "instances", "row": row, "pending": pending}
     return render(request, "accounts/end_instance.html", context)
-
-
-@provisioners.action
-@takes(ProvisionerTokenForm, show, ids="token-")
-def add_provisioner_token(request: HttpRequest, form: ProvisionerTokenForm) -> HttpResponse:
-    """Create a token of the reader that manages instances alone. Only this answer ever shows it."""
-    token, plain = registry.create_token(
-        name=form.read()["name"], days=form.days, actor=actor_of(request)
-    )
-    return show_new_token(request, token, plain, "instances")
-
-
-def show_new_token(request: HttpRequest, token: Any, plain: str, section: str) -> HttpResponse:
-    """Show a token that was just created."""
-    context = {"section": section, "token": token, "plain": plain}
-    return render(request, "accounts/token.html", context)
 
 
 @provisioners.action

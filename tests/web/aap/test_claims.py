@@ -35,6 +35,7 @@ def test_a_request_names_who_asks_and_marks_what_it_says(
         "&lt;b&gt;langgraph",
         UNCHECKED,
         "thread:&lt;i&gt;1",
+        "<bdi>Let Deploy bot call deploy</bdi>",
         hides=["<b>langgraph", "<i>1", "not used by"],
     )
     external = claim(bea_api, desk, made)

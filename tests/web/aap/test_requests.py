@@ -51,13 +51,6 @@ def test_an_instance_can_only_raise_the_risk(
     assert bot.use(made["id"]).status_code == 200
 
 
-def test_a_wrong_credential_makes_nothing(bot: Door, provisioner: Door) -> None:
-    unknown = Door("sgi_" + "0" * 32 + "_" + "0" * 64)
-    assert code(provisioner.send("POST", "/requests", BODY, "k")) == (403, "wrong_credential")
-    assert code(unknown.send("POST", "/requests", BODY, "k")) == (401, "invalid_credential")
-    assert code(bot.send("POST", "/instances", {}, "k")) == (403, "wrong_credential")
-
-
 def test_what_was_sent_comes_back_to_the_byte(bot: Door, desk: Desk) -> None:
     arguments = (
         '{ "z": 0.10000000000000001, "big": 123456789012345678901234567890, "e": 1E+2,'

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django.test import override_settings
+from mcp import types
 
 from approvals.models import AuditEntry
 from runtime.core.values.verdicts import DENIED
@@ -33,12 +34,23 @@ def test_a_gated_call_waits_for_its_approval_and_a_worker_makes_it(
     assert [(name, args) for name, args, _ in upstream.calls] == [("Create-Ticket", TEA)]
 
 
-def test_a_read_that_the_policy_lets_through_needs_no_one(
-    assistants: Assistants, desk: Desk, cast: Cast
+def test_a_read_needs_no_one_and_pages_show_what_the_server_answered(
+    assistants: Assistants, desk: Desk, upstream: Tickets, cast: Cast
 ) -> None:
-    calling = assistants.connect(cast.ada).call("search")
-    assert desk.advance(desk.run()) == "completed"
-    assert _text(calling.result(SECONDS)) == "made Tea"
+    ada, browser = assistants.connect(cast.ada), log_in(cast.ada)
+    for number, structured, answer in (
+        (1, None, '<span class="raw">made Tea</span>'),
+        (2, {"number": 7, "tags": ["a"]}, "<dt><bdi>number</bdi></dt>"),
+    ):
+        content = [types.TextContent(type="text", text="made Tea")]
+        upstream.result = types.CallToolResult(content=content, structured_content=structured)
+        calling = ada.call("search")
+        assert desk.advance(desk.run(number)) == "completed"
+        assert _text(calling.result(SECONDS)) == (
+            "made Tea" if structured is None else json.dumps(structured)
+        )
+        shows(browser, f"/runs/{desk.run(number)}/", answer, hides=["&quot;cut&quot;"])
+    shows(browser, "/runs/", "made Tea", hides=["&quot;error&quot;"])
 
 
 def test_a_denial_reaches_the_client_with_its_note(
