@@ -7,6 +7,9 @@ metadata.
 
 Values of agents stand in `plain_text` objects alone, in which Slack reads no markup, each on one line. The buttons
 decide the request with its digest, so they are there only if the message has all of the call.
+
+Slack's Web API (https://docs.slack.dev) is not called with the package `slack_sdk`: its client has no limit for a whole
+call and checks no address.
 """
 
 import json
@@ -17,11 +20,13 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid5
 
+from django.conf import settings
+
 from approvals import clock
 from approvals.errors import NotFound
 from approvals.models import NoticeChannel, OutboxMessage
 from approvals.notices.notice import Notice, content_of, link, visible_arguments
-from approvals.outbox import messages, slack
+from approvals.outbox import messages, webhook
 from approvals.outbox.messages import AttemptResult, MessageKind
 from approvals.people import sign_in
 from approvals.reads import approval_views
@@ -29,12 +34,13 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.rules.policy import UNDOABLE
 from runtime.control.edit import is_previewed
 from runtime.core.values.limits import MAX_REASON
-from runtime.core.values.texts import write_on_one_line
+from runtime.core.values.texts import plain, write_on_one_line
 from runtime.ports.access import Actor
 
 Card = dict[str, Any]
 
 MAX_TEXT = 2900  # characters; Slack takes 3000 in an object
+MAX_ANSWER = 256 * 1024  # bytes; Slack repeats the message
 BUTTONS = {"approve": ("Approve", "primary"), "deny": ("Deny", "danger")}
 _LINK = re.compile(r"(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)  # in which a space goes
 _QUIET = {"parse": "none", "link_names": False, "unfurl_links": False, "unfurl_media": False}
@@ -75,9 +81,10 @@ def build_card(approval: ApprovalView | None, content: str | None) -> Card:
 
 def is_decidable(approval: ApprovalView) -> bool:
     """Tell whether the message decides it: a call at low or medium risk that the message has in full."""
-    demands = approval.demands
+    demands, app = approval.demands, settings.SIGNOFF_SLACK
     return (
-        slack.app().decides
+        app is not None
+        and app.decides
         and approval.is_of_call
         and not (demands is not None and demands.step_up)
         and approval.risk in UNDOABLE
@@ -213,10 +220,40 @@ def _update(
         return None
     channel, ts = post.answer.split(" ")
     fields = {"channel": channel, "ts": ts, **build_card(approval, content)}
-    result, _ = slack.call("chat.update", fields)
+    result, _ = call("chat.update", fields)
     return None if result.text in _GONE else result
 
 
 def _send(user: str, card: Card, message_id: UUID) -> tuple[AttemptResult, Mapping[str, Any]]:
     metadata = {"event_type": "signoff_message", "event_payload": {"id": str(message_id)}}
-    return slack.call("chat.postMessage", {"channel": user, "metadata": metadata, **card})
+    return call("chat.postMessage", {"channel": user, "metadata": metadata, **card})
+
+
+def call(
+    method: str, fields: Mapping[str, Any], *, seconds: float | None = None
+) -> tuple[AttemptResult, Mapping[str, Any]]:
+    """Call a method of Slack once. Return whether Slack took it, or why not, and the values of its answer."""
+    app = settings.SIGNOFF_SLACK
+    assert app is not None  # as a message for Slack exists
+    reply = webhook.send_request(
+        f"{app.url}/{method}",
+        {
+            "Content-Type": "application/json; charset=utf-8",
+            "Authorization": f"Bearer {app.token}",
+        },
+        json.dumps(fields).encode(),
+        seconds=seconds,
+        max_bytes=MAX_ANSWER,
+        internal=True,
+    )
+    if reply.status != 200:
+        return replace(reply, is_taken=False), {}
+    try:
+        values = json.loads(reply.body)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        return AttemptResult(text="no answer"), {}
+    is_taken = values.get("ok") is True
+    text = "ok" if is_taken else plain(str(values.get("error")))
+    return AttemptResult(is_taken=is_taken, text=text), values

@@ -53,10 +53,6 @@ class Mapping:
         """Whether one admin alone is behind it."""
         return self.proposed_by is not None and self.confirmed_by == self.proposed_by
 
-    def is_old(self, at: datetime) -> bool:
-        """Tell whether the only admin may confirm it."""
-        return at - self.proposed_at >= ALONE
-
 
 def _apply(state: dict[_Key, Mapping], row: MappingAct) -> dict[_Key, Mapping]:
     key = (row.value, row.gives)
@@ -135,8 +131,8 @@ def withdraw(source: str, value: str, right: str, *, actor: str | None) -> None:
 def may_confirm(mapping: Mapping, admin: str) -> bool:
     """Tell whether this admin may confirm the mapping: a second one, or, without such an admin, a day later any."""
     second = SecondAdmin(author=mapping.proposed_by)
-    is_alone = mapping.proposed_by is not None and not second.candidates()
-    return second.may_be(admin) or (is_alone and mapping.is_old(clock.now()))
+    alone_from = second.alone_from(mapping.proposed_at)
+    return second.may_be(admin) or (alone_from is not None and alone_from <= clock.now())
 
 
 def sources() -> dict[str, PeopleDirectory | IdentityProvider]:
@@ -289,10 +285,10 @@ class RightsOfSource:
 
 def views(reader: str) -> list[RightsOfSource]:
     """Return the sources for an admin, directories first."""
-    at, views = clock.now(), []
+    old, views = clock.now() - ALONE, []
     for source, origin in sources().items():
         rows = [
-            (row, row.confirmed_at is None and (row.proposed_by != reader or row.is_old(at)))
+            (row, not row.confirmed_at and (row.proposed_by != reader or row.proposed_at <= old))
             for row in find_all(source)
         ]
         view = RightsOfSource(source=source, mappings=rows)

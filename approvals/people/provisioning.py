@@ -168,15 +168,13 @@ class _Storage(ScimStorage):
                 yield
         except LastAdmin as refused:
             raise scim.ConflictException(detail=refused.detail) from refused
-        except AlreadyTaken as refused:
-            detail = f"{refused.field} {refused.detail}"
-            raise scim.UniquenessException(detail=detail) from refused
+        except InvalidInput as refused:
+            is_taken = isinstance(refused, AlreadyTaken)
+            kind = scim.UniquenessException if is_taken else scim.InvalidValueException
+            raise kind(detail=f"{refused.field} {refused.detail}") from refused
         except IntegrityError as refused:
             detail = "userName, displayName or externalId is taken"
             raise scim.UniquenessException(detail=detail) from refused
-        except InvalidInput as refused:
-            detail = f"{refused.field} {refused.detail}"
-            raise scim.InvalidValueException(detail=detail) from refused
 
     def get(
         self, resource_type: scim.ResourceType, resource_id: str, *, response_parameters: Any = None
@@ -186,7 +184,7 @@ class _Storage(ScimStorage):
         To be changed, a person has the `active` that the directory sent last.
         """
         entry = self._entry(resource_type, resource_id)
-        resource = self._resource(entry)
+        [resource] = self._resources([entry])
         if response_parameters is None and isinstance(resource, DirectoryPerson):
             resource.active = entry.attributes.get("active")
         return resource
@@ -195,8 +193,7 @@ class _Storage(ScimStorage):
         self,
         resource_types: list[scim.ResourceType],
         search_request: scim.SearchRequest[Any],
-        *,
-        position: Any = None,
+        **_: Any,
     ) -> SearchPage:
         """Return a page in the order of creation. Raise scim.InvalidFilterException but for one name or id."""
         rows = self.entries.filter(kind__in=[kind.name for kind in resource_types])
@@ -226,25 +223,14 @@ class _Storage(ScimStorage):
         return self._saved(entry, resource)
 
     def update(
-        self,
-        resource_type: scim.ResourceType,
-        resource: scim.Resource[Any],
-        *,
-        expected_version: str | None = None,
+        self, resource_type: scim.ResourceType, resource: scim.Resource[Any], **_: Any
     ) -> scim.Resource[Any]:
-        """Replace a person or a group."""
-        entry = self._entry(resource_type, resource.id, expected_version)
-        return self._saved(entry, resource)
+        """Replace a person or a group. The library compared its version, under the same lock."""
+        return self._saved(self._entry(resource_type, resource.id), resource)
 
-    def delete(
-        self,
-        resource_type: scim.ResourceType,
-        resource_id: str,
-        *,
-        expected_version: str | None = None,
-    ) -> None:
+    def delete(self, resource_type: scim.ResourceType, resource_id: str, **_: Any) -> None:
         """Disable a person for good, or end a group."""
-        entry = self._entry(resource_type, resource_id, expected_version)
+        entry = self._entry(resource_type, resource_id)
         if entry.person is None:
             self._put_members(entry, [])
             entry.delete()
@@ -260,9 +246,7 @@ class _Storage(ScimStorage):
             self.directory.giver, f"deleted the {str(resource_type.name).lower()} {resource_id}"
         )
 
-    def _entry(
-        self, resource_type: scim.ResourceType, resource_id: str | None, version: str | None = None
-    ) -> DirectoryEntry:
+    def _entry(self, resource_type: scim.ResourceType, resource_id: str | None) -> DirectoryEntry:
         try:
             rows = self.entries.filter(kind=resource_type.name, pk=UUID(resource_id or ""))
         except ValueError:
@@ -270,8 +254,6 @@ class _Storage(ScimStorage):
         entry = rows.select_related("person").first()
         if entry is None or not signed_rows.is_valid(entry):
             raise scim.NotFoundException
-        if version is not None and version != _version(entry):
-            raise scim.PreconditionFailedException
         return entry
 
     def _saved(self, entry: DirectoryEntry, resource: scim.Resource[Any]) -> scim.Resource[Any]:
@@ -303,7 +285,7 @@ class _Storage(ScimStorage):
             self._put_members(entry, ids, renamed=entry.name != former)
         elif isinstance(resource, DirectoryPerson):
             self._change_person(entry, resource)
-        return self._resource(entry)
+        return self._resources([entry])[0]
 
     def _change_person(self, entry: DirectoryEntry, resource: DirectoryPerson) -> None:
         person, giver = entry.person, self.directory.giver
@@ -354,9 +336,6 @@ class _Storage(ScimStorage):
             detail = "members: each must be a user of this directory."
             raise scim.InvalidValueException(detail=detail) from None
 
-    def _resource(self, entry: DirectoryEntry) -> scim.Resource[Any]:
-        return self._resources([entry])[0]
-
     def _resources(self, entries: Collection[DirectoryEntry]) -> list[scim.Resource[Any]]:
         """Return entries as resources, people with their groups and groups with their people."""
         people = [entry.person for entry in entries if entry.person is not None]
@@ -398,7 +377,7 @@ class _Storage(ScimStorage):
                 resource_type=entry.kind,
                 created=entry.created_at,
                 last_modified=entry.changed_at,
-                version=_version(entry),
+                version=f'W/"{entry.version}"',
             )
             resources.append(resource)
         return resources
@@ -422,7 +401,3 @@ def _checked(attribute: str, text: str) -> str:
         detail = f"{attribute} must have 1 to {MAX_TEXT} characters."
         raise scim.InvalidValueException(detail=detail)
     return text
-
-
-def _version(entry: DirectoryEntry) -> str:
-    return f'W/"{entry.version}"'

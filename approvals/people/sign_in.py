@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -18,8 +19,9 @@ from django.core import signing
 from django.db import transaction
 from django.db.models import Q
 
+from approvals import clock
 from approvals.errors import LastAdmin, NotSignedIn
-from approvals.outbox import slack
+from approvals.models import SlackRequest
 from approvals.people import accounts, mappings
 from approvals.rights import assignments
 from approvals.rules.identity_providers import Identity, IdentityProvider
@@ -121,6 +123,7 @@ def _or_empty(check: Callable[[str], str], text: str) -> str:
 
 
 LINK_SECONDS = 600
+USES_KEPT = timedelta(minutes=15)  # longer than a request of Slack or a link counts
 _SLACK_ID = re.compile(r"[A-Z0-9]{1,32}")  # of a team or a user
 _SLACK_SALT = "slack link"
 _SLACK_ISSUER = "slack:"  # no provider's: those have https
@@ -155,9 +158,17 @@ def read_slack_link(token: str) -> Identity:
 def connect_slack(username: str, token: str) -> None:
     """Connect a link's Slack user to a person, once. Raise NotSignedIn if it is over or the user another person's."""
     identity = read_slack_link(token)
-    if not slack.use_once(token.encode()):
+    if not use_once(token.encode()):
         raise NotSignedIn(_SLACK_OVER)
     connect(username, identity)
+
+
+def use_once(signed: bytes) -> bool:
+    """Record the use of a signed text. Return False if it was used before."""
+    at = clock.now()
+    SlackRequest.objects.filter(at__lt=at - USES_KEPT).delete()
+    digest = hashlib.sha256(signed).hexdigest()
+    return SlackRequest.objects.get_or_create(digest=digest, defaults={"at": at})[1]
 
 
 def slack_user_of(username: str) -> str | None:

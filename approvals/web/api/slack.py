@@ -14,16 +14,18 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadReque
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
+from approvals import clock
 from approvals.decisions import checks
 from approvals.decisions.decide import decide
 from approvals.notices import slack_posts
 from approvals.notices.notice import link
-from approvals.outbox import slack
 from approvals.people import sign_in
 from approvals.reads import approval_views
 from approvals.rules.identity_providers import Identity
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports.access import Actor
+from runtime.triggers import signatures
+from runtime.triggers.signatures import InvalidSignature, Scheme
 
 SECONDS = 2.0  # of the answer to a refused click
 _HELP = "Type `/signoff link` to connect this Slack user to your account."
@@ -40,7 +42,13 @@ def _from_slack(view: View) -> View:
     def checked(request: HttpRequest) -> HttpResponse:
         if settings.SIGNOFF_SLACK is None:
             raise Http404
-        if not slack.is_genuine(request.body, request.headers):
+        body, headers, secret = request.body, request.headers, settings.SIGNOFF_SLACK.secret
+        try:
+            signatures.verify(Scheme.SLACK, secret, "", headers, body, clock.now())
+        except InvalidSignature:
+            return HttpResponse(status=401)
+        # By the signed text: a header may have more signatures than the one that verifies.
+        if not sign_in.use_once(headers["X-Slack-Request-Timestamp"].encode() + body):
             return HttpResponse(status=401)
         try:
             return view(request)
@@ -83,7 +91,7 @@ def take_action(request: HttpRequest) -> HttpResponse:
     page = link(f"/a/{approval_id}/")
     text = slack_posts.escape(f"{problem} {page}")
     answer = {"channel": payload["channel"]["id"], "user": identity.subject, "text": text}
-    slack.call("chat.postEphemeral", answer, seconds=SECONDS)
+    slack_posts.call("chat.postEphemeral", answer, seconds=SECONDS)
     return HttpResponse()
 
 
