@@ -149,16 +149,8 @@ def test_the_only_admin_confirms_a_day_later_with_limits(acme: Provisioner, cast
 
 
 def test_an_act_of_another_program_counts_for_nothing(acme: Provisioner, cast: Cast) -> None:
-    MappingAct.objects.create(
-        source=SOURCE,
-        seq=1,
-        act="proposed",
-        value="Staff",
-        gives="admins",
-        at=timezone.now(),
-        signature="00",
-        key_id="x",
-    )
+    terms = {"source": SOURCE, "act": "proposed", "value": "Staff", "gives": "admins"}
+    MappingAct.objects.create(**terms, seq=1, at=timezone.now(), signature="00", key_id="x")
     with pytest.raises(LogBroken):
         mappings.find_all(SOURCE)
 

@@ -26,15 +26,10 @@ pytestmark = pytest.mark.django_db
 def test_a_person_comes_without_a_password_and_names_the_directory(acme: Provisioner) -> None:
     created = acme.create()
     zoe = User.objects.get(username=ZOE["userName"])
-    assert (zoe.first_name, zoe.email, zoe.has_usable_password()) == (
-        "Zoe Novak",
-        zoe.username,
-        False,
-    )
-    assert zoe.is_active
-    assert {tuple(row.givers) for row in Assignment.objects.filter(person=zoe)} == {
-        ("directory acme",)
-    }
+    assert (zoe.first_name, zoe.email, zoe.is_active) == ("Zoe Novak", zoe.username, True)
+    assert not zoe.has_usable_password()
+    givers = {tuple(row.givers) for row in Assignment.objects.filter(person=zoe)}
+    assert givers == {("directory acme",)}
     principal = principals.principal_of(Actor(person=zoe.username))
     assert principal is not None
     assert principal.groups == frozenset()
@@ -42,6 +37,16 @@ def test_a_person_comes_without_a_password_and_names_the_directory(acme: Provisi
     assert [row["id"] for row in page["Resources"]] == [created["id"]]
     assert acme.send("GET", '/Users?filter=externalId eq "00u1"')["totalResults"] == 1
     assert acme.send("GET", '/Users?filter=externalId eq "00U1"')["totalResults"] == 0
+
+
+def test_a_change_of_an_older_version_is_refused(acme: Provisioner) -> None:
+    created = acme.create()
+    acme.client.defaults["HTTP_IF_MATCH"] = created["meta"]["version"]
+    path, changed = f"/Users/{created['id']}", {**ZOE, "displayName": "Zoe"}
+    assert acme.send("PUT", path, changed)["meta"]["version"] != created["meta"]["version"]
+    acme.send("PUT", path, ZOE, status=412)
+    acme.patch(path, {"op": "replace", "path": "active", "value": False}, status=412)
+    acme.send("DELETE", path, status=412)
 
 
 def test_a_second_admin_sees_who_made_the_token(cast: Cast) -> None:
