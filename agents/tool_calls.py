@@ -12,12 +12,12 @@ from typing import Any
 
 from django.db import transaction
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import to_json
 
 from agents import errors, masked_output, secrets
 from agents.credentials import resolve_credentials
 from agents.sdk import ToolContext, inputs
-from agents.sdk.conditions import describe_exception, run_code, select_arguments
+from agents.sdk.conditions import describe_exception, message_of, run_code, select_arguments
 from agents.sdk.previews import Preview as Written
 from agents.sdk.previews import material, serialize_preview
 from agents.sdk.scripts import REPEATED
@@ -147,27 +147,20 @@ def _problem(location: tuple[int | str, ...], message: str, root: str = "argumen
 
 
 def _not_done(exc: errors.NotDone, text: str) -> ToolFailure:
+    after = exc.after if isinstance(exc.after, int | float) else None  # a header is a text
     return ToolFailure(
         error=plain(text) or type(exc).__name__,
         retryable=True,
-        retry_after=None if exc.after is None or not 0 <= exc.after < float("inf") else exc.after,
+        retry_after=None if after is None or not 0 <= after < float("inf") else after,
         cause=exc.cause,
     )
 
 
-def _mask(forms: Sequence[str], value: Any) -> Any:
-    """Replace credentials in a text or a result, which are stored. `forms` are all ways to write them."""
-    match value:
-        case str():
-            for form in forms:
-                value = value.replace(form, masked_output.REDACTED)
-            return value
-        case list():
-            return [_mask(forms, element) for element in value]
-        case dict():
-            return {_mask(forms, name): _mask(forms, element) for name, element in value.items()}
-        case _:
-            return value
+def _mask(forms: Sequence[str], text: str) -> str:
+    """Replace credentials. `forms` are all ways to write them."""
+    for form in forms:
+        text = text.replace(form, masked_output.REDACTED)
+    return text
 
 
 def _call_with_credentials(
@@ -232,19 +225,20 @@ def _outcome(
             if tool.is_async:  # in a loop of its own, and cancelled at the deadline
                 value = run_code(asyncio.run, asyncio.wait_for(value, request.deadline))
             result = _result(tool, value)
-        return replace(result, value=_mask(hidden, result.value)) if hidden else result
+        mask = partial(_mask, hidden)
+        return replace(result, value=_redact_all(result.value, mask)) if hidden else result
     except errors.CredentialRefused:
         return None
     except errors.DefinitionChanged as exc:
         return ToolFailure(error=redact(str(exc)), retryable=True, credential=redact(str(exc)))
     except errors.ToolError as exc:
-        return ToolFailure(error=redact(str(exc)) or type(exc).__name__)
+        return ToolFailure(error=redact(message_of(exc)) or type(exc).__name__)
     except _NotKept as exc:
         if EFFECT_CLASSES[tool.effect].happened_when_returned:
             return ToolResult(value=result_lost(redact(str(exc))))
         return ToolFailure(error=redact(str(exc)))
     except errors.NotDone as exc:
-        return _not_done(exc, redact(str(exc)))
+        return _not_done(exc, redact(message_of(exc)))
     except (Exception, SystemExit) as exc:
         error = redact(describe_exception(exc))
         # A traceback quotes the exception, which may hold a secret: then only the redacted text is logged.
@@ -292,8 +286,9 @@ def _result(tool: ToolSpec, value: Any) -> ToolResult:
         problems = [_problem(error["loc"], error["msg"], "result") for error in exc.errors()]
         detail = "" if tool.secret_result else f": {'; '.join(problems)}"
         raise _NotKept(f"{tool.name} ran, but its result is not of its type{detail}") from exc
-    except (NotJson, PydanticSerializationError) as exc:
-        detail = "" if tool.secret_result else f": {exc}"
+    except Exception as exc:  # also of the author's types, which write themselves
+        text = str(exc) if isinstance(exc, NotJson) else describe_exception(exc)
+        detail = "" if tool.secret_result else f": {text}"
         raise _NotKept(f"{tool.name} ran, but its result is not JSON{detail}") from exc
     size = size_of(value)
     if size > MAX_RESULT:
@@ -305,7 +300,7 @@ def _result(tool: ToolSpec, value: Any) -> ToolResult:
 def _as_json(tool: ToolSpec, value: Any) -> Any:
     """Return the value as JSON if it is of the annotated type. Leave JSON as it is, with all its keys.
 
-    Raise ValidationError, NotJson or PydanticSerializationError.
+    Raise ValidationError, NotJson, or what an author's type raises.
     """
     if tool.result is None:
         require_json(value, "result")

@@ -160,8 +160,13 @@ def run_code(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> 
 
 def describe_exception(exc: BaseException) -> str:
     """Return type and message: a message alone often says nothing (`KeyError: 'id'`)."""
-    name = type(exc).__name__
+    message = message_of(exc)
+    return message if isinstance(exc, CodeEnded) else plain(f"{type(exc).__name__}: {message}")
+
+
+def message_of(exc: BaseException) -> str:
+    """Return the message of an exception, also if the author's class cannot write it."""
     try:
-        return plain(str(exc) if isinstance(exc, CodeEnded) else f"{name}: {exc}")
-    except Exception:  # of the author's class of errors
-        return f"{name}, whose message cannot be read"
+        return plain(str(exc))
+    except Exception:
+        return "its message cannot be read"

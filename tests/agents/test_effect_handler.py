@@ -22,7 +22,7 @@ from agents.sdk import (
     ToolError,
     tool,
 )
-from agents.sdk.conditions import CodeEnded, describe_exception
+from agents.sdk.conditions import CodeEnded
 from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import EffectClass, Risk
 from runtime.core.values.json_values import sha256_of
@@ -75,6 +75,10 @@ def _end(how: str) -> Any:
             raise NotDone("the line is dead", after=7.5)
         case "never":
             raise NotDone("the line is dead", after=-1.0)
+        case "header":
+            raise NotDone("the line is dead", after="7")  # type: ignore[arg-type]
+        case "unreadable":
+            raise type("Odd", (ToolError,), {"__str__": lambda _: None})
         case "exit":
             raise SystemExit(3)
         case "nul":
@@ -194,6 +198,8 @@ def test_a_tool_runs_with_exactly_the_arguments_of_the_call() -> None:
         ("tool error", ToolFailure(error="there is no such person")),
         ("not done", ToolFailure(error="the line is dead", retryable=True, retry_after=7.5)),
         ("never", ToolFailure(error="the line is dead", retryable=True)),
+        ("header", ToolFailure(error="the line is dead", retryable=True)),
+        ("unreadable", ToolFailure(error="its message cannot be read")),
         ("exit", Unknown(error="SystemExit: 3")),
         ("nul", Unknown(error="ValueError: a\\0b\\ud800")),
         ("object", f"{NOT_JSON}: object is not a JSON type"),
@@ -363,11 +369,3 @@ def test_code_that_would_end_the_thread_of_its_run_fails_like_other_code() -> No
     assert [outcome.error for outcome in outcomes] == ["Panic: gone"] * 2
     with pytest.raises(asyncio.CancelledError):  # as a test that is interrupted
         handler.perform(late)
-
-
-def test_an_error_without_a_message_is_named() -> None:
-    class Odd(Exception):
-        def __str__(self) -> str:
-            raise KeyError("message")
-
-    assert describe_exception(Odd()) == "Odd, whose message cannot be read"

@@ -246,6 +246,13 @@ def test_a_result_of_another_type_is_a_failure_after_the_call() -> None:
     lost = {"happened": True, "result": None, "problem": error + place}
     assert called(tool()(act)).calls[0].outcome == ToolResult(value=lost)
 
+    def photograph() -> bytes:
+        """Take a photograph."""
+        return b"\xff"
+
+    outcome = called(tool()(photograph)).calls[0].outcome
+    assert "its result is not JSON: UnicodeDecodeError" in str(outcome)
+
 
 def test_an_async_tool_is_cancelled_at_its_deadline() -> None:
     ended = []
