@@ -192,50 +192,36 @@ def transcript_of(trace: Trace) -> Transcript:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PathPlan:
-    """The declared steps of one agent on the path; None if it has not declared any. `frame` has the plan it keeps."""
-
-    agent: str
-    steps: tuple[str, ...] | None
-    frame: FrameRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallInContext:
-    """A call, and the depth of its agent below the root."""
-
-    depth: int
-    call: CallRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
-    """`settled` and `open` calls in tree order, without the call itself and the delegations above it."""
+    """`settled` and `open` calls in tree order, without the call itself and the delegations above it.
 
-    settled: tuple[CallInContext, ...]
-    open: tuple[CallInContext, ...]
-    plans: tuple[PathPlan, ...]
+    `path` are the frames above the call, from the root, and its own.
+    """
+
+    settled: tuple[CallRecord, ...]
+    open: tuple[CallRecord, ...]
+    path: tuple[FrameRecord, ...]
 
     @property
     def has_plans(self) -> bool:
         """Whether an agent of the path keeps a plan, or has declared steps."""
-        return any(plan.frame.todo or plan.steps is not None for plan in self.plans)
+        return any(frame.todo or frame.plan is not None for frame in self.path)
 
 
 def context_of(transcript: Transcript, *, frame: str, call: str) -> CallContext:
     """Return the context of `call` of `frame`."""
-    path = [f for f in transcript.frames() if f.is_above(frame)]
+    path = tuple(f for f in transcript.frames() if f.is_above(frame))
     on_path = {f.id for f in path}
-    steps = [
-        CallInContext(depth=f.depth, call=c)
+    calls = [
+        c
         for f in transcript.frames()
         for c in f.calls
         if (f.id, c.id) != (frame, call) and c.child not in on_path
     ]
     return CallContext(
-        settled=tuple(step for step in steps if step.call.is_settled),
-        open=tuple(step for step in steps if not step.call.is_settled),
-        plans=tuple(PathPlan(agent=f.agent, steps=f.plan, frame=f) for f in path),
+        settled=tuple(c for c in calls if c.is_settled),
+        open=tuple(c for c in calls if not c.is_settled),
+        path=path,
     )
 
 

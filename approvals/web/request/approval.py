@@ -110,9 +110,9 @@ def _page(
         "preview": preview.card(approval.edited_preview or approval.preview),
         "computed": "for these changes" if approval.edited_preview else "",
         "open_calls": [
-            step
-            for step in shared["open_calls"]
-            if step.call.frame != approval.frame or step.call.id not in listed
+            call
+            for call in shared["open_calls"]
+            if call.frame != approval.frame or call.id not in listed
         ],
         "refused_approval": problem is not None and verdict is Verdict.APPROVE,
         "max_denials": MAX_DENIALS,

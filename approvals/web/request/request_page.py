@@ -1,10 +1,10 @@
 """Shared by the pages of requests: reads a request, its context and teamwork, and answers late decisions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
@@ -24,7 +24,7 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.reads.inbox import Neighbours
 from approvals.rights.principals import Scope
 from approvals.web import list_position as places
-from approvals.web.components.arguments import Argument, arguments, fields
+from approvals.web.components.arguments import arguments, fields
 from approvals.web.components.call_status import aftermath
 from approvals.web.components.decision_form import reading_panel
 from approvals.web.pages.second_factors import read_ways_to_confirm
@@ -39,7 +39,6 @@ from runtime.reads.labels import effect_texts
 from runtime.reads.trace.calls import CallRecord
 from runtime.reads.transcript import (
     CallContext,
-    CallInContext,
     Transcript,
     context_of,
     reachable_transcript,
@@ -49,21 +48,7 @@ from runtime.reads.version_diff import VersionDifference, differences
 from runtime.web.forms import PageForm, TypedField
 from runtime.web.requests import AUTHENTICATED, form_text
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DoneCall:
-    """A settled call of the run, with its arguments and its result in fields."""
-
-    call: CallRecord
-    args: list[Argument]
-    result: list[Argument]
-
-    @classmethod
-    def from_record(cls, call: CallRecord) -> "DoneCall":
-        """Return the call with its fields."""
-        has_result = call.state is CallState.RETURNED and call.result is not None
-        result = fields(call.result) if has_result else []
-        return cls(call=call, args=fields(call.args), result=result)
+T = TypeVar("T")
 
 
 def page_context(
@@ -112,12 +97,7 @@ def page_context(
         "call_context": around,
         "strip": strip(around, call, _agent(approval)),
         "run_input": next((fields(value) for value in values), []),
-        "done_calls": [
-            DoneCall.from_record(step.call)
-            for step in around.settled
-            # The plan itself shows these.
-            if not (step.call.keeps_plan and step.call.state is CallState.RETURNED)
-        ],
+        **_run_so_far(transcript, around),
         "open_calls": around.open,
         "call": call,
         "after": aftermath(approval, status, call, reader),
@@ -180,6 +160,40 @@ def to_page(request: HttpRequest, approval: UUID) -> HttpResponse:
     return redirect(f"{reverse('approval', args=[approval])}{places.read_position(request).query}")
 
 
+MAX_STEPS: Final = 200  # calls, and messages, of a long run; its own page has all of them
+
+
+def _run_so_far(transcript: Transcript, around: CallContext) -> dict[str, Any]:
+    """Build the context: the calls and messages of the run, as many as a page can show."""
+    on_path = {frame.id for frame in around.path}
+    calls = [
+        (call.frame in on_path, call)
+        for call in around.settled  # the plan itself shows its own
+        if not (call.keeps_plan and call.state is CallState.RETURNED)
+    ]
+    messages = [
+        (frame.id in on_path, (frame, message))
+        for frame in transcript.frames()
+        for message in frame.messages
+    ]
+    by_frame = groupby(_nearest(messages), key=lambda pair: pair[0])
+    return {
+        "done_calls": [
+            (call, fields(call.args), fields(call.result) if call.result is not None else [])
+            for call in _nearest(calls)
+        ],
+        "conversation": [(frame, [pair[1] for pair in pairs]) for frame, pairs in by_frame],
+        "more_calls": max(0, len(calls) - MAX_STEPS),
+        "more_messages": max(0, len(messages) - MAX_STEPS),
+    }
+
+
+def _nearest(steps: Sequence[tuple[bool, T]]) -> list[T]:
+    """Return the last steps in their order; those of agents on the path to the call before those of others."""
+    ranked = sorted(range(len(steps)), key=lambda index: (steps[index][0], index))
+    return [steps[index][1] for index in sorted(ranked[-MAX_STEPS:])]
+
+
 State = Literal["done", "failed", "now", "later"]
 
 MAX_BEFORE: Final = 5  # steps that are shown on either side of this one
@@ -211,7 +225,7 @@ def strip(around: CallContext, call: CallRecord | None, agent: str) -> Strip:
 
     Without a call the agent itself is this step.
     """
-    plan = next((other.frame.todo for other in reversed(around.plans) if other.frame.todo), ())
+    plan = next((frame.todo for frame in reversed(around.path) if frame.todo), ())
     if plan:
         steps = [
             StripStep(state=_OF_PLAN.get(item.state, "later"), text=item.text) for item in plan
@@ -339,10 +353,10 @@ def _status(approval: approval_views.ApprovalView) -> str:
     return "expired" if approval.is_pending and is_late else approval.stored.status
 
 
-def _calls_on_path(calls: Iterable[CallInContext], around: CallContext) -> Iterable[CallRecord]:
+def _calls_on_path(calls: Iterable[CallRecord], around: CallContext) -> Iterable[CallRecord]:
     """Return the calls of the agents on the path: other agents have steps of their own."""
-    frames = {plan.frame.id for plan in around.plans}
-    return (step.call for step in calls if step.call.frame in frames)
+    frames = {frame.id for frame in around.path}
+    return (call for call in calls if call.frame in frames)
 
 
 def _in_rows(steps: Iterable[tuple[State, str]]) -> Iterable[StripStep]:

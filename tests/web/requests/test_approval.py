@@ -9,6 +9,7 @@ from pytest_django import Settings
 
 from approvals.models import Approval
 from approvals.rules.policy import Group
+from approvals.web.request import request_page
 from runtime.control.interventions import pause
 from runtime.control.kill_switches import engage
 from runtime.models import Run
@@ -43,16 +44,25 @@ def test_the_page_shows_the_call_and_its_context(bea: Client, asked: Approval) -
     shows(bea, asked, "The run of this call is stopped")
 
 
-def test_where_in_the_run_has_the_calls_on_the_path_alone(bea: Client, office: Office) -> None:
+def test_where_in_the_run_has_the_calls_on_the_path_alone(
+    bea: Client, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
     created = ask(("create_account", {"username": "newhire"}))
     args = {"username": "newhire", "security_level": 3}
     office.effects.agents = {
         "account_agent": turns(created, say("made")),
         "hr_onboarding": turns(ask(("account_agent", NEWCOMER)), ask(("set_privileges", args))),
     }
-    _, _, path = text(bea, office.request(office.start())).partition('<ol class="strip">')
+    asked = office.request(office.start())
+    _, _, path = text(bea, asked).partition('<ol class="strip">')
     names = re.findall(r'<span class="raw">(.*?)</span>', path.partition("</ol>")[0])
     assert names == ["Account agent", "Set privileges"]
+    # The page of a long run has the nearest steps.
+    monkeypatch.setattr(request_page, "MAX_STEPS", 1)
+    _, _, around = text(bea, asked).partition("Already done")
+    done, _, conversation = around.partition('id="conversation"')
+    has(done, "1 more calls", "<bdi>Account agent</bdi>", hides=["Create account"])
+    has(conversation, "more messages", "Set privileges", hides=["Create account"])
 
 
 def test_shows_every_argument_whole_with_its_label(bea: Client, office: Office) -> None:
