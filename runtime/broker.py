@@ -114,38 +114,40 @@ class Notifier:
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        self._changed = threading.Condition()
-        self._runs: dict[UUID, bool] = {}
+        self._lock = threading.Lock()  # entered in C, unlike the condition
+        self._changed = threading.Condition(self._lock)
+        self._runs: dict[int, bool] = {}  # by the number of the id, which is hashed in C
         self._people: set[str] = set()
         self._reaches = True
         threading.Thread(target=self._run, name="notifier", daemon=True).start()
 
     def put(self, run: UUID, *, inbox: bool) -> None:
         """Publish soon that a run has changed, and with `inbox` that inboxes have."""
-        pending = self._runs.get(run)
+        number = run.int
+        pending = self._runs.get(number)
         if pending or (pending is not None and not inbox):
             return  # the thread publishes this run later than now, so no lock is needed to read the dict
-        with self._changed:
-            if len(self._runs) < QUEUE_SIZE or run in self._runs:
-                self._runs[run] = inbox or self._runs.get(run, False)
+        with self._lock:
+            if len(self._runs) < QUEUE_SIZE or number in self._runs:
+                self._runs[number] = inbox or self._runs.get(number, False)
             self._changed.notify()
 
     def put_person(self, person: str) -> None:
         """Publish soon that the rights of a person may have changed."""
-        with self._changed:
+        with self._lock:
             self._people.add(person)
             self._changed.notify()
 
     def _run(self) -> None:
         pause = threading.Event()
         while True:
-            with self._changed:
+            with self._lock:
                 self._changed.wait_for(lambda: self._runs or self._people)
             pause.wait(GATHER_SECONDS)
-            with self._changed:
+            with self._lock:
                 runs, self._runs = self._runs, {}
                 people, self._people = self._people, set()
-            inbox_by_run = {str(run): inbox for run, inbox in runs.items()}
+            inbox_by_run = {str(UUID(int=number)): inbox for number, inbox in runs.items()}
             try:
                 self._publish([{"runs": inbox_by_run}, *[{"person": person} for person in people]])
             except Exception:  # or no update would be published until this process ends

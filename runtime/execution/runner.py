@@ -9,7 +9,6 @@ had again wait for it: that of a `write`, or a reply that was paid for, is commi
 
 import queue
 import random
-import threading
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -88,7 +87,7 @@ class Runner:
         self._scripted: dict[str, bool] = {}  # by agent
         self._kept_slots = KeptSlots()
         self._ended_replies = frozenset[str]()  # frames whose kept part the next step deletes
-        self._ended = threading.Event()
+        self._ended = False
         self._expired: set[tuple[UUID, datetime]] = set()
         self._grace_ends: datetime | None = None
         self._admission = Admission(
@@ -122,7 +121,7 @@ class Runner:
             self._kept_slots.release()
             self._context.effect_pool.cancel_wait(self._claimed.wake)
             # First open transactions, with their locks.
-            self._ended.set()
+            self._ended = True
             while not self._messages.empty():
                 message = self._messages.get_nowait()
                 if isinstance(message, TransactionalResult):
@@ -175,7 +174,8 @@ class Runner:
             match result:
                 case CommitResult.WRITTEN:
                     self._unapplied = None
-                    if any(message.cuts for message in records.by_type.get(MessageReceived, ())):
+                    received_messages = records.by_type.get(MessageReceived)
+                    if received_messages and any(message.cuts for message in received_messages):
                         self._work.cut_reply()
                     self._uncommitted.clear()
                     if release:
@@ -344,7 +344,7 @@ class Runner:
     def _submit(self, message: EffectFinished) -> None:
         """Queue a message, in an effect's thread. After the runner has ended, discard it."""
         self._messages.put(message)
-        if self._ended.is_set():
+        if self._ended:
             message.discard()
 
     def _timeout(self) -> float | None:

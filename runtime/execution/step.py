@@ -240,7 +240,10 @@ class StepBuilder:
             busy = self._work.calling_models()
             self._previewing |= self._work.previewing()
             self._answering |= self._work.answering()
-        calling = {work.frame for work in self.records.work if isinstance(work, CallModel)} | busy
+        calling = set(busy)
+        for work in self.records.work:
+            if isinstance(work, CallModel):
+                calling.add(work.frame)
         frames: Collection[str] = ()
         while True:
             before = self.now
@@ -465,7 +468,7 @@ class StepBuilder:
             results.append(checked)
             if isinstance(checked.event, CallAdmitted) and checked.event.terms.plan:
                 break
-        if previews or frame in {waiting for waiting, _ in self._previewing}:
+        if previews or (self._previewing and frame in {name for name, _ in self._previewing}):
             results = [result for result in results if not (result.gate and result.gate.call)]
         for preview in previews:
             self._begin_preview(preview)

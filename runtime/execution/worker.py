@@ -126,9 +126,10 @@ class RecentRuns:
     def pop(self, run: UUID, rows: tuple[Row, ...]) -> KnownEntries:
         """Return the cached entries if the run's rows begin with them, else none."""
         with self._lock:
-            entries, characters = self._runs.pop(run, (KnownEntries(), 0))
+            entries, characters = self._runs.pop(run, (None, 0))
             self._characters -= characters
-        return entries if rows[: len(entries.rows)] == entries.rows else KnownEntries()
+        is_same = entries is not None and rows[: len(entries.rows)] == entries.rows
+        return entries if entries is not None and is_same else KnownEntries()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,15 +1,13 @@
 """Connects the ports of this process to their implementations."""
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NoReturn
 
 from runtime.ports.access import Access
 from runtime.ports.agents import AgentCatalogue
 from runtime.ports.approvals import ApprovalPort
 from runtime.ports.effects import EffectHandler
 from runtime.ports.objects import ObjectStore
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,22 +45,22 @@ def plug(
 
 def access() -> Access:
     """Return the implementation of Access."""
-    return _plugged(_socket.access, "access")
+    return _socket.access or _missing("access")
 
 
 def catalogue() -> AgentCatalogue:
     """Return the implementation of AgentCatalogue."""
-    return _plugged(_socket.catalogue, "catalogue")
+    return _socket.catalogue or _missing("catalogue")
 
 
 def approvals() -> ApprovalPort:
     """Return the implementation of Approvals."""
-    return _plugged(_socket.approvals, "approvals")
+    return _socket.approvals or _missing("approvals")
 
 
 def effects() -> EffectHandler:
     """Return the implementation of EffectHandler."""
-    return _plugged(_socket.effects, "effects")
+    return _socket.effects or _missing("effects")
 
 
 def objects() -> ObjectStore | None:
@@ -75,7 +73,5 @@ def unplug_objects() -> None:
     _socket.objects = None
 
 
-def _plugged(port: T | None, name: str) -> T:
-    if port is None:
-        raise LookupError(f"nothing is plugged into the port {name!r} of this process")
-    return port
+def _missing(name: str) -> NoReturn:
+    raise LookupError(f"nothing is plugged into the port {name!r} of this process")

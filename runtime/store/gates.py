@@ -30,11 +30,11 @@ OPEN = """
 """
 TAKE_EFFECT = """
     UPDATE runtime_gate SET state = 'effective'
-    WHERE id = ANY(%(g_settled)s) AND state = 'decided' AND run_id = (SELECT id FROM run)
+    WHERE id = ANY(%(g_settled)s::uuid[]) AND state = 'decided' AND run_id = (SELECT id FROM run)
 """
 CLOSE = """
     UPDATE runtime_gate SET state = 'closed'
-    WHERE id = ANY(%(g_closed)s) AND state IN ('open', 'decided') AND run_id = (SELECT id FROM run)
+    WHERE id = ANY(%(g_closed)s::uuid[]) AND state IN ('open', 'decided') AND run_id = (SELECT id FROM run)
 """
 
 # The part of the statement that settles a gate: open → decided, if no other decision was faster.
@@ -62,8 +62,8 @@ def step_parameters(
                 for pending in opening
             ]
         ).decode(),
-        "g_settled": list(settled),
-        "g_closed": list(closed),
+        "g_settled": pool.array(settled),
+        "g_closed": pool.array(closed),
     }
 
 

@@ -8,13 +8,14 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from datetime import datetime
 from functools import cache, cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 import psycopg
 from django.conf import settings
@@ -55,11 +56,6 @@ _lock = threading.Lock()
 _pool: "_Pool | None" = None
 
 
-def pooled() -> AbstractContextManager[Connection]:
-    """Yield an autocommit connection of the pool. Raises psycopg.OperationalError if none is available."""
-    return _Checkout()
-
-
 def open_own(name: str = "") -> Connection:
     """Open a connection for a thread that must never wait for the pool.
 
@@ -96,6 +92,11 @@ def insert(
     return connection.execute(statement, columns).rowcount == 1
 
 
+def array(values: Iterable[UUID | int]) -> str:
+    """Return values as the text of an array in Postgres: psycopg would take eight functions for a list."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
 def in_fields(kind: type[T], values: Sequence[Any]) -> T:
     """Return the values of a row in this dataclass, whose fields have the order of the columns."""
     names = (field.name for field in fields(kind))
@@ -128,7 +129,7 @@ def row(
 
 def in_transaction() -> AbstractContextManager[Connection]:
     """Yield the connection of the caller's transaction, or one of the pool outside a transaction."""
-    return nullcontext(djangos()) if django_connection.in_atomic_block else _Checkout()
+    return nullcontext(djangos()) if django_connection.in_atomic_block else Checkout()
 
 
 def is_passing(exc: BaseException) -> bool:
@@ -205,10 +206,15 @@ class _Pooled(psycopg.Connection[TupleRow]):
         """Execute a statement that returns rows, in its prepared form, and return the first. Raises psycopg.Error."""
         query, names, formats = _in_numbers(statement)
         transformer = self._transformer
-        values = transformer.dump_sequence([parameters[name] for name in names], formats)
+        values = list[object]()
+        for parameter in names:
+            value = parameters[parameter]
+            # As psycopg writes a UUID, it would take two functions.
+            values.append(f"{value.int:032x}" if isinstance(value, UUID) else value)
+        dumped = transformer.dump_sequence(values, formats)
         key = statement, transformer.types or ()
         name = self._names.get(key) or self._prepare(query, key)
-        result = self.pgconn.exec_prepared(name, values, transformer.formats, binary)  # type: ignore[arg-type]  # its type omits NULL
+        result = self.pgconn.exec_prepared(name, dumped, transformer.formats, binary)  # type: ignore[arg-type]  # its type omits NULL
         if result.status != ExecStatus.TUPLES_OK:
             raise _error_of(result)
         transformer.set_pgresult(result)
@@ -245,20 +251,36 @@ def _error_of(result: PGresult) -> psycopg.Error:
     return psycopg.OperationalError(result.get_error_message())
 
 
-class _Checkout:
-    """A pooled connection for the time of a block. As a generator it would take twice the calls."""
+class Checkout:
+    """An autocommit connection of the pool for a block. Raises psycopg.OperationalError if none is available."""
 
     def __enter__(self) -> Connection:
         global _pool
         with _lock:
             if _pool is None or _pool.process != os.getpid():
                 _pool = _Pool()
-            self._pool = _pool
-        self._connection = self._pool.acquire()
-        return self._connection
+            self._pool = pool = _pool
+        with pool.lock:
+            connection = pool.idle.pop() if pool.idle else None
+            pool.waiting += connection is None
+        if connection is None or has_ended(connection):
+            connection = pool.replace(connection)
+        self._connection = connection
+        return connection
 
     def __exit__(self, *_: object) -> None:
-        self._pool.release(self._connection)
+        pool, connection = self._pool, self._connection
+        if connection.is_outdated:
+            connection.close()
+        with pool.lock:
+            is_idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
+            if is_idle and not pool.waiting:
+                pool.idle.append(connection)
+                return
+        pool.all.putconn(connection)
+
+
+pooled = Checkout  # `with pool.pooled() as connection`
 
 
 class _Pool:
@@ -269,15 +291,15 @@ class _Pool:
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        self._lock = threading.Lock()
-        self._idle: list[_Pooled] = []
-        # Callers that wait for `_all`; while there are any, connections return to `_all`.
-        self._waiting = 0
+        self.lock = threading.Lock()
+        self.idle: list[_Pooled] = []
+        # Callers that wait for `all`; while there are any, connections return to `all`.
+        self.waiting = 0
         _Pooled.prepares = settings.SIGNOFF_PREPARED_STATEMENTS
         # Each statement finds its rows by keys: one plan will do. Postgres would make ten for each connection first,
         # in 2 ms each if the statement reads rights.
         options = f"{_parameters().get('options', '')} -c plan_cache_mode=force_generic_plan"
-        self._all = ConnectionPool(
+        self.all = ConnectionPool(
             connection_class=_Pooled,
             kwargs={"autocommit": True, **_parameters(), "options": options},
             min_size=1,
@@ -289,40 +311,28 @@ class _Pool:
             name="engine",
         )
 
-    def acquire(self) -> _Pooled:
-        """Take an idle connection, or one of psycopg's pool. Raises psycopg.OperationalError if none is available."""
-        while True:
-            with self._lock:
-                connection = self._idle.pop() if self._idle else None
-                self._waiting += connection is None
-            if connection is None:
-                break
-            if not has_ended(connection):
+    def replace(self, connection: _Pooled | None) -> _Pooled:
+        """Return another connection than one that has ended. A caller without one already counts as waiting."""
+        while connection is not None:
+            self.all.putconn(connection)
+            with self.lock:
+                connection = self.idle.pop() if self.idle else None
+                self.waiting += connection is None
+            if connection is not None and not has_ended(connection):
                 return connection
-            self._all.putconn(connection)
         try:
-            return self._all.getconn()
+            return self.all.getconn()
         finally:
-            with self._lock:
-                self._waiting -= 1
-
-    def release(self, connection: _Pooled) -> None:
-        if connection.is_outdated:
-            connection.close()
-        with self._lock:
-            is_idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
-            if is_idle and not self._waiting:
-                self._idle.append(connection)
-                return
-        self._all.putconn(connection)
+            with self.lock:
+                self.waiting -= 1
 
     def close(self) -> None:
-        with self._lock:
-            self._waiting += 1  # for good: connections that are still in use return to `_all`
-            idle, self._idle = self._idle, []
-        self._all.close()
+        with self.lock:
+            self.waiting += 1  # for good: connections that are still in use return to `all`
+            idle, self.idle = self.idle, []
+        self.all.close()
         for connection in idle:
-            self._all.putconn(connection)
+            self.all.putconn(connection)
 
     def _check(self, connection: Connection) -> None:
         """If the connection is dead, remove every dead connection from psycopg's pool, and raise.
@@ -335,7 +345,7 @@ class _Pool:
         try:
             ConnectionPool.check_connection(connection)
         except Exception:
-            self._all.check()
+            self.all.check()
             raise
 
 

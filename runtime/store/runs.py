@@ -358,7 +358,7 @@ def peek_start(connection: Connection, *expressions: Expression) -> tuple[NewRun
     parameters: dict[str, object] = {}
     for expression in expressions:
         parameters |= expression.parameters
-    row = pool.row(connection, _peek_statement(tuple(one.sql for one in expressions)), parameters)
+    row = pool.row(connection, _peek_statement(tuple([one.sql for one in expressions])), parameters)
     assert row is not None  # a SELECT without FROM has one row
     return NewRun(run=row[0], at=row[1]), row[2:]
 

@@ -151,27 +151,33 @@ class Records:
         """Return the fields that most steps leave empty, of the step that leads from one state to the other."""
         if self.summary is None and self.by_type.keys().isdisjoint(_WITH_PARTS):
             return {}
-        opened_gates = {event.gate for event in self.by_type.get(GateOpened, ())}
-        decided = self.by_type.get(GateDecided, ())
-        ended = self.by_type.get(WaitEnded, ())
-        # The calls in doubt whose instances reported nothing: no worker attempted them.
-        unreported = [event for event in self.by_type.get(OutcomeUnknown, ()) if event.attempt == 0]
-        # An event would have deleted the row of its wait itself.
-        rowless = [*unreported, *[end for end in ended if end.outcome in ("timed_out", "closed")]]
+        opens, settles, waits_begun, waits_ended, first = set[UUID](), [], [], [], False
+        for event in self.events:
+            match event:
+                case GateOpened():
+                    opens.add(event.gate)
+                case GateDecided():
+                    settles.append(event.gate)
+                    first = first or event.allowance is not None
+                case OutcomeArrived():
+                    first = True
+                case WaitStarted() if _has_row(now, event):
+                    waits_begun.append(event)
+                # An event would have deleted the row of its wait itself. A call in doubt that no worker attempted
+                # is one whose instance reported nothing.
+                case WaitEnded(outcome="timed_out" | "closed") | OutcomeUnknown(attempt=0):
+                    waits_ended.append((event.frame, event.call or ""))
+                    first = first or event.type == "OutcomeUnknown" or event.outcome == "timed_out"
         return {
             # As far as they are still open after the step.
-            "opened_gates": tuple([gate for gate in now.pending if gate.gate in opened_gates]),
-            "settled": tuple([event.gate for event in decided]),
+            "opened_gates": tuple([gate for gate in now.pending if gate.gate in opens]),
+            "settled": tuple(settles),
             "closed": tuple(chain.from_iterable(self.closed.values())),
-            "opened_waits": tuple(
-                [wait for wait in self.by_type.get(WaitStarted, ()) if _has_row(now, wait)]
-            ),
-            "ended_waits": tuple([(end.frame, end.call) for end in rowless if end.call]),
+            "opened_waits": tuple(waits_begun),
+            "ended_waits": tuple(waits_ended),
             # No signal may come before the step: a wait times out, a late outcome settles a call, or an allowance
             # passes one, where a message adds to the run's origin.
-            "first": bool(unreported or OutcomeArrived in self.by_type)
-            or any(event.allowance for event in decided)
-            or any(end.outcome == "timed_out" for end in ended),
+            "first": first,
             "summary": self.summary,
             "summed_up": tuple([text.digest for text in before.memory]) if self.summary else (),
         }
@@ -413,7 +419,7 @@ def _parameters(step: Step) -> dict[str, object]:
         "unheard": step.unheard,
         "due": step.due,
         "mailbox": step.signal_version,
-        "signals": list(step.signals),
+        "signals": pool.array(step.signals),
         "run": step.claim.run,
         "epoch": step.claim.epoch,
         "owner": step.claim.owner,

@@ -108,16 +108,16 @@ def _add(
     now: Continuation, frame: str, spent: Spent, *, context: int | None = None
 ) -> Continuation:
     """Charge `spent` to the frame, the frames above it and the run. Set the frame's `context` if given."""
-    frames, total, holder = dict(now.frames), now.spent + spent, now.frame(frame)
-    if context is not None:
-        holder = replace(holder, context=context)
+    frames, total = dict(now.frames), now.spent + spent
+    holder = frames.get(frame) or now.frame(frame)
     while True:
         # Mostly the root has spent as much as its run.
         sum_of_frame = total if holder.spent is now.spent else holder.spent + spent
-        frames[holder.id] = replace(holder, spent=sum_of_frame)
+        last = holder.context if context is None else context
+        frames[holder.id] = replace(holder, spent=sum_of_frame, context=last)
         if holder.parent is None:
             return replace(now, frames=frames, spent=total)
-        holder = now.frame(holder.parent)
+        holder, context = now.frame(holder.parent), None
 
 
 # Reserving
@@ -198,7 +198,7 @@ def has_limits(now: Continuation) -> bool:
     for frame in now.frames.values():
         if frame.budget is not None and frame.budget != NO_LIMITS:
             return True
-    return now.budget != NO_LIMITS
+    return now.budget is not NO_LIMITS and now.budget != NO_LIMITS  # mostly the same object
 
 
 def _check_limit(

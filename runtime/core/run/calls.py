@@ -266,7 +266,7 @@ def reason_item_ends(now: Continuation, frame: Frame) -> str:
 
 def revision_of(frame: Frame, call: Call) -> Revision | None:
     """Return what the call revises, or would if its gate opened now; None if it is a first proposal."""
-    if call.revises is not None:
+    if call.revises is not None or not frame.to_revise:
         return call.revises
     earlier = _revised_by(frame, call)
     return None if earlier is None else Revision(gate=earlier.gate, number=earlier.number + 1)

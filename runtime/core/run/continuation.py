@@ -483,7 +483,7 @@ class Continuation:
 
     def waits(self) -> tuple[Wait, ...]:
         """Everything with a due time. A paused run has none until it is resumed."""
-        if self.is_paused:
+        if self.paused is not None and self.is_paused:
             return ()
         retries, waiting = self._waits()
         return (*retries, *waiting)
@@ -515,7 +515,7 @@ class Continuation:
         for frame in self.frames.values():
             if frame.until is not None:
                 retries.append(Wait(frame=frame.id, call=None, until=frame.until))
-            for call in frame.open_calls():
+            for call in frame.of_turn() if frame.state is FrameState.ACTING else ():
                 if call.until is not None:
                     wait = Wait(frame=frame.id, call=call.id, until=call.until)
                     (waiting if call.state is CallState.WAITING else retries).append(wait)
@@ -546,7 +546,7 @@ def status_of(now: Continuation, *, leased: bool) -> RunStatus:
             return RunStatus.EXPORTED
         case Phase.CANCELLING:
             return RunStatus.CANCELLING
-        case Phase.NEW | Phase.STARTED if now.is_paused:
+        case Phase.NEW | Phase.STARTED if now.paused is not None:
             return RunStatus.PAUSED
         case Phase.NEW | Phase.STARTED if leased:
             return RunStatus.RUNNING

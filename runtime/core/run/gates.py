@@ -118,7 +118,7 @@ def is_frame_gate(event: events.GateOpened | events.GateDecided | events.GateClo
 
 def is_blocked_by_gate(now: Continuation, frame: str) -> bool:
     """Say whether an open gate blocks this frame."""
-    return any(
+    return bool(now.pending) and any(
         gate.kind is GateKind.LIMIT or (gate.kind in FRAME_GATES and gate.frame == frame)
         for gate in now.pending
     )

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from runtime.core.run import frames
 from runtime.core.run.calls import reason_item_ends, too_many_denials
-from runtime.core.run.continuation import MAX_REFUSALS, Call, Continuation, Frame, FrameState, Phase
+from runtime.core.run.continuation import MAX_REFUSALS, Continuation, Frame, FrameState, Phase
 from runtime.core.run.gates import is_blocked_by_gate
 from runtime.core.values.enums import SETTLED, CallState
 from runtime.core.values.ids import ROOT, child_frame
@@ -207,8 +207,8 @@ def _plan_calls(frame: Frame) -> list[Command]:
                 commands.append(OpenInDoubt(frame=frame.id, call=call.id))
             case _:
                 pass
-        if may_change_plan(call):
-            break
+        if call.terms is not None and call.terms.plan and call.state not in SETTLED:
+            break  # it may still change the plan
     return commands
 
 
@@ -217,8 +217,3 @@ def is_under_way(now: Continuation) -> bool:
     return any(
         call.state is CallState.STARTED for frame in now.frames.values() for call in frame.calls
     )
-
-
-def may_change_plan(call: Call) -> bool:
-    """Tell whether an admitted call may still change the plan: later calls of its turn wait for it."""
-    return call.terms is not None and call.terms.plan and call.state not in SETTLED

@@ -40,7 +40,7 @@ from runtime.core.run.frames import (
 )
 from runtime.core.run.gates import evolve_frame_gate, evolve_inquiry, extend_gate, is_frame_gate
 from runtime.core.run.transitions import FRAMES, PACES, RUNS, next_state
-from runtime.core.values.budgets import added
+from runtime.core.values.budgets import NO_LIMITS, added
 from runtime.core.values.errors import IllegalTransition, UnknownSubject
 from runtime.core.values.ids import ROOT, child_frame
 
@@ -77,22 +77,18 @@ def evolve(now: Continuation, event: Event) -> Continuation:
     """Return the continuation after `event`. Raises IllegalTransition or UnknownSubject."""
     if now.phase is Phase.EXPORTED and not isinstance(event, events.Imported):
         raise IllegalTransition("Run", now.phase, event.type, str(now.run))
-    return charge(_evolve(now, event), event)
-
-
-def _evolve(now: Continuation, event: Event) -> Continuation:
-    """Apply an event. Replies and outcomes of calls come first, because a long journal has mostly these."""
-    match event:
+    match (
+        event
+    ):  # replies and outcomes of calls come first, because a long journal has mostly these
         case events.ModelReplied():
-            return _add_reply(now, event)
+            return charge(_add_reply(now, event), event)
+        case events.ToolReturned() | events.ToolFailed() | events.OutcomeUnknown():
+            return charge(change_call(now, event), event)
         case (
             events.CallAdmitted()
             | events.CallPreviewed()
             | events.ToolStarted()
-            | events.ToolReturned()
-            | events.ToolFailed()
             | events.CallRefused()
-            | events.OutcomeUnknown()
             | events.OutcomeArrived()
             | events.WaitStarted()
         ):
@@ -121,18 +117,17 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
         case events.GateExtended():
             return extend_gate(now, event)
         case events.RetryScheduled(call=None):
-            return schedule_model(now, event)
+            return charge(schedule_model(now, event), event)
+        case events.RetryScheduled():
+            return charge(change_call(now, event), event)
         case events.WaitEnded(call=None):
             frame = move_frame(now.frame(event.frame), event.type)
             attempts = frame.ticket == 0  # a rate-limited provider was not called
             return now.with_frame(replace(frame, attempt=frame.attempt + attempts, until=None))
-        case (
-            events.QuestionAsked()
-            | events.QuestionAnswered()
-            | events.QuestionFailed()
-            | events.AnswerDropped()
-        ):
+        case events.QuestionAsked() | events.QuestionFailed():
             return evolve_inquiry(now, event)
+        case events.QuestionAnswered() | events.AnswerDropped():
+            return charge(evolve_inquiry(now, event), event)
         case events.BudgetExceeded():
             return exceed(now, event)
         case events.BudgetGranted():
@@ -140,9 +135,9 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
         case events.FrameOpened():
             return _open_frame(now, event)
         case events.Compacted():
-            return compact(now, event)
+            return charge(compact(now, event), event)
         case events.MemorySummarised():
-            return summarise_memory(now, event)
+            return charge(summarise_memory(now, event), event)
         case events.ModelFailed():
             frame = move_frame(now.frame(event.frame), "ModelFailed")
             return now.with_frame(replace(frame, outcome=event.error))
@@ -154,13 +149,7 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             event
         ):
             return evolve_frame_gate(now, event)
-        case (
-            events.GateOpened()
-            | events.GateDecided()
-            | events.GateClosed()
-            | events.RetryScheduled()
-            | events.WaitEnded()
-        ):
+        case events.GateOpened() | events.GateDecided() | events.GateClosed() | events.WaitEnded():
             return change_call(now, event)
         case _ as never:
             assert_never(never)
@@ -177,7 +166,7 @@ def _start_run(now: Continuation, event: events.RunStarted) -> Continuation:
         input=event.input,
         requester=event.requester,
         origin=merge_people([event.requester], event.makers),
-        budget=event.budget,
+        budget=NO_LIMITS if event.budget == NO_LIMITS else event.budget,  # the same object
         business_key=event.business_key,
         thread=event.thread,
         memory=event.memory,

@@ -17,7 +17,7 @@ from django.db import DatabaseError
 
 from runtime.core.documents import external_call
 from runtime.core.run.calls import revision_of
-from runtime.core.run.continuation import MAX_DEPTH, Call, Continuation, steered_by
+from runtime.core.run.continuation import MAX_DEPTH, Call, Continuation, Frame, steered_by
 from runtime.core.run.events import CallAdmitted, CallRefused, GateExtended, GateOpened
 from runtime.core.run.frames import is_stuck, undelivered_to
 from runtime.core.values.call_options import CallOptions
@@ -111,14 +111,15 @@ class Admission:
     def _check(
         self, now: Continuation, frame: str, call: str, uses: Mapping[UUID, int]
     ) -> AdmissionResult | PreviewCall:
-        proposed = now.call(frame, call)
+        owner = now.frames[frame]
+        proposed = owner.find(call)
         try:
-            info, terms = self._considered(now, frame, proposed)
+            info, terms = self._considered(now, owner, proposed)
         except (CallRejected, NotJson) as exc:
             return AdmissionResult(
                 event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
             )
-        changed = self._is_changed(now, frame, proposed, terms)
+        changed = self._is_changed(now, owner, proposed, terms)
         if info.question:
             return self._ask(now, frame, proposed, info, terms)
         ruling = None if changed else self.approvals.judge(info, facts_of(now, frame, proposed))
@@ -137,9 +138,10 @@ class Admission:
     def foresee(self, now: Continuation, frame: str, call: str) -> Foreseen:
         """Say what `check` would do with a proposed call, without a preview and without opening a gate."""
         try:
-            proposed = now.call(frame, call)
-            info, terms = self._considered(now, frame, proposed)
-            asks = info.question or self._is_changed(now, frame, proposed, terms)
+            owner = now.frames[frame]
+            proposed = owner.find(call)
+            info, terms = self._considered(now, owner, proposed)
+            asks = info.question or self._is_changed(now, owner, proposed, terms)
             ruling = self.approvals.judge(info, facts_of(now, frame, proposed))
             return Foreseen(asks=asks or ruling.gated, effect=terms.effect)
         except (CallRejected, NotJson) as exc:
@@ -150,21 +152,21 @@ class Admission:
             return Foreseen(failure=type(exc).__name__)
 
     def _considered(
-        self, now: Continuation, frame: str, call: Call
+        self, now: Continuation, frame: Frame, call: Call
     ) -> tuple[CallInfo, CallOptions]:
         """Describe a proposed call. Raises CallRejected or NotJson if it cannot be made."""
-        earlier.require_new(now, frame, call)
-        info = self._describe(now, frame, call)
-        terms = terms_of(now, frame, call, info)
+        earlier.require_new(frame, call)
+        info = self._describe(frame, call)
+        terms = terms_of(now, frame.id, call, info)
         earlier.require_not_denied(now, terms)
         return info, terms
 
     @staticmethod
-    def _is_changed(now: Continuation, frame: str, call: Call, terms: CallOptions) -> bool:
+    def _is_changed(now: Continuation, frame: Frame, call: Call, terms: CallOptions) -> bool:
         """Return whether the call is one that a person changed, or asked to change: then a person is asked."""
         if call.edited is not None or terms.digest in now.edits:
             return True
-        return revision_of(now.frame(frame), call) is not None
+        return revision_of(frame, call) is not None
 
     def recheck(
         self, now: Continuation, frame: str, call: Call, decision: Decision | None = None
@@ -199,7 +201,7 @@ class Admission:
 
         The last two open at most once a turn.
         """
-        frame_state = now.frame(frame)
+        frame_state = now.frames[frame]
         at = self.clock()
         if frame_state.outage and frame_state.outage.asks_at and frame_state.outage.asks_at <= at:
             return open_outage_gate(now, frame_state, frame_state.outage, at)
@@ -245,7 +247,7 @@ class Admission:
         if approved.terms is None or not earlier.needs_recheck(approved):
             return None
         try:
-            info = self._describe(now, frame, approved)
+            info = self._describe(now.frames[frame], approved)
             terms = earlier.as_approved(self.approvals, now, frame, approved, info)
             is_same = terms.digest == approved.terms.digest and not earlier.is_stricter(
                 info, approved.terms
@@ -296,7 +298,8 @@ class Admission:
         assert started.terms is not None  # a call is checked before it is started
         assert started.started_at is not None
         try:
-            info = replace(self._describe(now, frame, started), effect=started.terms.effect)
+            described = self._describe(now.frames[frame], started)
+            info = replace(described, effect=started.terms.effect)
         except (CallRejected, NotJson):  # it could not be made today
             info = CallInfo(
                 tool=started.tool,
@@ -332,13 +335,12 @@ class Admission:
             self.approved[call.gate] = approval
         return approval is not None
 
-    def _describe(self, now: Continuation, frame: str, call: Call) -> CallInfo:
+    def _describe(self, frame: Frame, call: Call) -> CallInfo:
         size = size_of(call.args)
         if size > MAX_ARGS:
             raise CallRejected(f"arguments: {size} bytes of JSON, at most {MAX_ARGS} are taken")
-        agent = now.frame(frame).agent
-        info = self.handler.describe(agent=agent, tool=call.tool, args=call.args)
-        if info.delegate is not None and depth_of(frame) + 1 >= MAX_DEPTH:
+        info = self.handler.describe(agent=frame.agent, tool=call.tool, args=call.args)
+        if info.delegate is not None and depth_of(frame.id) + 1 >= MAX_DEPTH:
             raise CallRejected(f"agents may not be nested deeper than {MAX_DEPTH}")
         return info
 

@@ -261,9 +261,9 @@ def is_stricter(info: CallInfo, approved: CallOptions) -> bool:
     return approved.risk is not None and RISKS.index(info.risk) > RISKS.index(approved.risk)
 
 
-def require_new(now: Continuation, frame: str, call: Call) -> None:
+def require_new(frame: Frame, call: Call) -> None:
     """Refuse a call that its model has already proposed in this turn."""
-    for other in now.frame(frame).of_turn():
+    for other in frame.of_turn():
         if other.id == call.id:
             return
         is_alike = other.tool == call.tool and other.args == call.args  # cheaper than `same`

@@ -100,7 +100,7 @@ def preview_of(outcome: Outcome) -> CallPreview:
 def _model_event(
     now: Continuation, request: ModelRequest, outcome: Outcome, at: datetime, jitter: float
 ) -> Event:
-    frame = now.frame(request.frame)
+    frame = now.frames[request.frame]
     if request.inquiry is not None:
         return _answer_event(now, request.inquiry, outcome)
     match outcome:

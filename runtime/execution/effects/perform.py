@@ -138,7 +138,7 @@ def request_for(
 
     `filled` has the results that are stored by their hash, `approved` the verified approvals of calls, by gate.
     """
-    frame = now.frame(work.frame)
+    frame = now.frames[work.frame]
     if isinstance(work, CallModel):
         unheard = () if work.summary else undelivered_to(now, frame.id)
         recalls = work.summary and memory_is_due(now, frame)

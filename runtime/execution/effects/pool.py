@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 
 from runtime.core.run.planning import AnswerInquiry, CallModel
@@ -236,42 +235,32 @@ class EffectPool:
             self._replace()
 
 
-@dataclass(slots=True, order=True)
-class _Deadline:
-    """One deadline. `callback` is None once it is cancelled."""
-
-    at: float
-    number: int
-    callback: Callable[[], object] | None = field(compare=False)
-
-
 class DeadlineTimer:
     """Calls back when a deadline has passed. A callback must be quick and must not raise."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._deadlines: list[_Deadline] = []
+        self._lock = threading.Lock()  # entered in C, unlike the condition
+        self._changed = threading.Condition(self._lock)
+        self._deadlines: list[tuple[float, int]] = []
+        self._callbacks: dict[int, Callable[[], object]] = {}  # without those that were cancelled
         self._numbers = itertools.count()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="deadlines", daemon=True)
         self._thread.start()
 
-    def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], None]:
+    def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], object]:
         """Call `callback` after these seconds. The returned function cancels it."""
-        deadline = _Deadline(time.monotonic() + seconds, next(self._numbers), callback)
-        with self._changed:
-            heapq.heappush(self._deadlines, deadline)
-            if self._deadlines[0] is deadline:
+        number = next(self._numbers)
+        with self._lock:
+            self._callbacks[number] = callback
+            heapq.heappush(self._deadlines, (time.monotonic() + seconds, number))
+            if self._deadlines[0][1] == number:
                 self._changed.notify()
-
-        def cancel() -> None:
-            deadline.callback = None
-
-        return cancel
+        return partial(self._callbacks.pop, number, None)
 
     def close(self) -> None:
         """Stop the thread. Deadlines that have not passed are dropped."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify()
         self._thread.join()
@@ -285,15 +274,15 @@ class DeadlineTimer:
 
     def _next(self) -> Callable[[], object] | None:
         """Wait for the next deadline and return its callback; None once the timer is closed."""
-        with self._changed:
+        with self._lock:
             while not self._closed:
                 # Most deadlines are cancelled: the thread does not wake up for them.
-                while self._deadlines and self._deadlines[0].callback is None:
+                while self._deadlines and self._deadlines[0][1] not in self._callbacks:
                     heapq.heappop(self._deadlines)
-                seconds = self._deadlines[0].at - time.monotonic() if self._deadlines else None
+                seconds = self._deadlines[0][0] - time.monotonic() if self._deadlines else None
                 if seconds is None or seconds > 0:
                     self._changed.wait(seconds)
-                elif (callback := heapq.heappop(self._deadlines).callback) is not None:
+                elif callback := self._callbacks.pop(heapq.heappop(self._deadlines)[1], None):
                     return callback
         return None
 

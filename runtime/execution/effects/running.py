@@ -75,7 +75,7 @@ class RunningEffect:
     keeping: threading.Lock = field(default_factory=threading.Lock)
     is_kept: bool = False
     abort: Abort = no_abort
-    cancel_deadline: Callable[[], None] = no_abort
+    cancel_deadline: Callable[[], object] = no_abort
     _settled: threading.Lock = field(default_factory=threading.Lock)
 
     @property

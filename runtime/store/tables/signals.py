@@ -30,7 +30,7 @@ EXTENSION = "extension"
 
 # The part of the step statement that consumes signals.
 CONSUME = """
-    DELETE FROM runtime_signal WHERE id = ANY(%(signals)s) AND run_id = (SELECT id FROM run)
+    DELETE FROM runtime_signal WHERE id = ANY(%(signals)s::bigint[]) AND run_id = (SELECT id FROM run)
 """
 
 # The part of the statement that settles a gate.
@@ -255,13 +255,19 @@ def pending(count: int, rows: Iterable[Sequence[Any]], origin: Sequence[str]) ->
 
     Raises Tampered.
     """
-    decoded = [(_decode(number, kind, body), at, due) for number, kind, body, at, due in rows]
-    later = [(signal, at) for signal, at, due in decoded if not due]
+    due, later = list[Signal](), list[tuple[datetime, Signal]]()
+    for number, kind, body, at, is_due in rows:
+        signal = _decode(number, kind, body)
+        if is_due:
+            due.append(signal)
+        else:
+            later.append((at, signal))
+    settled = [signal.gate for _, signal in later if isinstance(signal, GateDecidedSignal)]
     return PendingSignals(
         count=count,
-        due=tuple(signal for signal, _, due in decoded if due),
-        next=min((at for _, at in later), default=None),
-        settling=frozenset(one.gate for one, _ in later if isinstance(one, GateDecidedSignal)),
+        due=tuple(due),
+        next=min([at for at, _ in later], default=None),
+        settling=frozenset(settled),
         origin=tuple(origin),
     )
 

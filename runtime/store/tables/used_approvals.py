@@ -166,8 +166,8 @@ def add(connection: Connection, run: UUID, gate: UUID) -> bool:
 def parameters(spends: tuple[Spend, ...]) -> dict[str, object]:
     """Return the parameters of the part."""
     return {
-        "s_gates": [gate for gate, _ in spends],
-        "s_attempts": [attempt for _, attempt in spends],
+        "s_gates": pool.array([gate for gate, _ in spends]),
+        "s_attempts": pool.array([attempt for _, attempt in spends]),
     }
 
 
