@@ -85,10 +85,8 @@ async def _answer(scope: Message, receive: Receive, send: Send) -> None:
         await _django({**scope, "headers": [*headers, *extra]}, replay, send)
 
     run = longpoll.run_of(scope)
-    if run is not None:
+    if run is not None or longpoll.GATEWAYS.fullmatch(f"{scope['method']} {scope['path']}"):
         await longpoll.answer(run, ask, _wait_for_disconnect(receive), live_server, send)
-    elif longpoll.GATEWAYS.fullmatch(f"{scope['method']} {scope['path']}"):
-        await longpoll.answer_call(ask, _wait_for_disconnect(receive), live_server, send)
     else:
         await ask(send, [])
 

@@ -49,34 +49,29 @@ def run_of(scope: Message) -> UUID | None:
         return None
 
 
-async def answer_call(
-    ask: WaitRequest, disconnected: Awaitable[None], live_server: LiveServer, send: Send
-) -> None:
-    """Send the result of a call through a gateway, or its last answer within the time."""
-    leaving = asyncio.ensure_future(disconnected)
-    messages = await _wait_request(ask, [])
-    run = _header(messages, RUN_HEADER)
-    if not run:
-        leaving.cancel()
-        for message in messages:
-            await send(message)
-        return
-
-    async def ask_again(send: Send, headers: Headers) -> None:
-        await ask(send, headers or [(RUN_HEADER, run)])
-
-    await answer(UUID(run.decode()), ask_again, leaving, live_server, send)
-
-
 async def answer(
-    run: UUID, ask: WaitRequest, disconnected: Awaitable[None], live_server: LiveServer, send: Send
+    run: UUID | None,
+    ask: WaitRequest,
+    disconnected: Awaitable[None],
+    live_server: LiveServer,
+    send: Send,
 ) -> None:
-    """Send the first final answer, or the last answer within the time."""
+    """Send the first final answer, or the last one within the time. `run` is None for a message that may be a call."""
     leaving = asyncio.ensure_future(disconnected)
+    headers: Headers = []
     try:
-        with live_server.listen(run) as wait:
-            await live_server.read_version(wait)
+        if run is None:
             messages = await _wait_request(ask, [])
+            called = _header(messages, RUN_HEADER)
+            if not called:
+                for message in messages:
+                    await send(message)
+                return
+            run, headers = UUID(called.decode()), [(RUN_HEADER, called)]
+        with live_server.listen(run) as wait:
+            # Before the state is read, so that no change after it is missed.
+            await live_server.read_version(wait)
+            messages = await _wait_request(ask, headers)
             ends = asyncio.get_running_loop().time() + _seconds(messages)
             person = _header(messages, PERSON_HEADER).decode("latin-1")
             may_wait = _seconds(messages) > 0 and live_server.may_wait(wait, person)
@@ -95,7 +90,7 @@ async def answer(
                     break
                 wait.changed.clear()
                 async with live_server.asking:
-                    messages = await _wait_request(ask, [])
+                    messages = await _wait_request(ask, headers)
         if not leaving.done():
             for message in messages:
                 public = {**message}

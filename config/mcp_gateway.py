@@ -97,10 +97,8 @@ class Gateway(ProtocolServer):
                     return self._task(run)
                 case _:
                     return super().answer(request, method, params)
-        except NotJson as exc:
-            raise MessageRefused(f"{exc.field}: {exc.detail}") from exc
-        except RequestError as exc:
-            raise MessageRefused(exc.detail) from exc
+        except (NotJson, RequestError) as exc:
+            raise MessageRefused(str(exc)) from exc
 
     def call(self, request: HttpRequest, params: Params) -> dict[str, Any]:
         """Start the run of a call or find it, and answer with its result, its handle or its task."""

@@ -25,8 +25,7 @@ from approvals.models import OF_CALL, Approval, ApprovalUse, AuditEntry, Instanc
 from approvals.people import instances
 from approvals.people.tokens import hash_secret
 from approvals.reads.approval_views import ApprovalView
-from approvals.rights import principals
-from approvals.rights.access import require
+from approvals.rights.principals import Scope
 from runtime.control import interventions
 from runtime.control.start import create
 from runtime.control.user_actions import atomic, notify
@@ -126,7 +125,7 @@ def ask(
     earlier = _find_earlier(owner, business_key, submitted)
     if earlier is not None:
         return read(instance=instance, request=earlier), False
-    require_asking(owner)
+    wiring.access().require(Actor(person=owner), Scope.RUNS_START)
     try:
         with atomic() as connection:
             instances.lock(instance.id)
@@ -299,6 +298,7 @@ def end(*, instance: UUID, actor: Actor | None, any_owner: bool = True) -> int:
     Raise Forbidden, UnknownInstance.
     """
     instances.delete(instance=instance, actor=actor, any_owner=any_owner)
+    # A process that dies from here on leaves requests, which the next end cancels: the page offers it.
     row = Instance.objects.select_related("owner").get(pk=instance)
     owner, count = row.owner.get_username(), 0
     person = owner if actor is None else actor.person
@@ -342,14 +342,6 @@ def claim_of(approval: ApprovalView) -> ExternalClaim | None:
             name: getattr(use, name, None) for name in ("used_at", "outcome", "note", "reported_at")
         },
     )
-
-
-def require_asking(owner: str) -> None:
-    """Raise Forbidden unless the owner of an instance may start runs."""
-    principal = principals.principal_of(Actor(person=owner))
-    if principal is None:
-        raise Forbidden("not_eligible", "The owner of this instance may not act.")
-    require(principal, principals.Scope.RUNS_START)
 
 
 def _cancel(instance: Instance, request: UUID, person: str, reason: str) -> bool:
@@ -431,7 +423,8 @@ def _check_usable(
     if not is_equal(json.loads(approval.args), external_call.arguments(external.input)):
         raise _Void("the approved arguments differ from those of the request")
     try:
-        require_asking(instance.owner.get_username())
+        owner = Actor(person=instance.owner.get_username())
+        wiring.access().require(owner, Scope.RUNS_START)
         wiring.approvals().verify_approval(
             gate=approval.gate,
             action_digest=approval.action_digest,

@@ -11,8 +11,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from approvals.errors import ApprovalError
-from runtime.errors import InvalidInput
+from runtime.errors import InvalidInput, RequestError
 
 
 class Command(BaseCommand):
@@ -34,12 +33,12 @@ class Command(BaseCommand):
 
 @contextmanager
 def one_line() -> Iterator[None]:
-    """Turn the errors of approvals into errors of the command."""
+    """Turn refusals into errors of the command."""
     try:
         yield
     except InvalidInput as refused:
         raise CommandError(f"{refused.field} {refused.detail}") from refused
-    except ApprovalError as refused:
+    except RequestError as refused:
         raise CommandError(refused.detail) from refused
 
 

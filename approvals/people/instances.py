@@ -61,18 +61,7 @@ class Webhook:
 
     url: str
     registration_id: str
-    secret: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceView:
-    """An instance, and its credential for the answer of its provisioning."""
-
-    id: UUID
-    name: str
-    webhook: Webhook | None = None
-    credential: str = ""
-    created: bool = False
+    secret: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +86,11 @@ class InstanceFields:
     fingerprint: str = ""
 
 
-def provision(fields: InstanceFields, *, actor: Actor) -> InstanceView:
-    """Create an instance of the actor, or return the one that was created with this key. Without one it is new.
+def provision(fields: InstanceFields, *, actor: Actor) -> tuple[dict[str, Any], bool]:
+    """Create an instance of the actor, or find the one that was created with this key. Without one it is new.
 
-    Raise Forbidden; InvalidInput naming `name`; InstanceDeleted or IdempotencyConflict; InvalidUrl or
-    WebhookVerificationFailed.
+    Return it with its credential, in the form of the protocol, and whether it is new. Raise Forbidden; InvalidInput
+    naming `name`; InstanceDeleted or IdempotencyConflict; InvalidUrl or WebhookVerificationFailed.
     """
     require_provisioner(actor)
     _check_name(fields.name)
@@ -116,16 +105,17 @@ def provision(fields: InstanceFields, *, actor: Actor) -> InstanceView:
         raise InstanceDeleted
     if instance.fingerprint != fields.fingerprint or instance.sealed is None:
         raise IdempotencyConflict
-    return _view(instance, credential=sealing.unseal(instance.sealed, _location(instance.pk)))
+    credential = sealing.unseal(instance.sealed, _location(instance.pk))
+    return {**_document(instance), "credential": {"token": credential}}, False
 
 
-def find(*, instance: UUID, actor: Actor) -> InstanceView:
-    """Return an instance of the actor. Raise Forbidden, or UnknownInstance."""
+def find(*, instance: UUID, actor: Actor) -> dict[str, Any]:
+    """Return an instance of the actor in the form of the protocol. Raise Forbidden, or UnknownInstance."""
     require_provisioner(actor)
-    return _view(_read(instance, actor))
+    return _document(_read(instance, actor))
 
 
-def change(fields: InstanceFields, *, instance: UUID, actor: Actor) -> InstanceView:
+def change(fields: InstanceFields, *, instance: UUID, actor: Actor) -> dict[str, Any]:
     """Give an instance another name or webhook. Sent again with its key, it changes nothing.
 
     Raise Forbidden; InvalidInput naming `name`; UnknownInstance; IdempotencyConflict; InvalidUrl or
@@ -140,26 +130,23 @@ def change(fields: InstanceFields, *, instance: UUID, actor: Actor) -> InstanceV
         if earlier is not None:
             if earlier["fingerprint"] != fields.fingerprint:
                 raise IdempotencyConflict
-            sent = earlier.get("webhook")
-            first = Webhook(url=sent[0], registration_id=sent[1]) if sent else None
-            return InstanceView(id=instance, name=earlier["name"], webhook=first)
+            first: dict[str, Any] = earlier["answer"]
+            return first
         if fields.webhook is not None:
             _verify(fields.webhook, instance, actor)
         row = _read(instance, actor, locks=True)
         if not fields.keeps_webhook:
             put_webhook(row, fields.webhook)
         row.name = row.name if fields.name is None else escape_text(fields.name)
-        view = _view(row)
-        at = clock.now()
+        answer, at = _document(row), clock.now()
         recent = (at - _KEPT).isoformat()
-        address = view.webhook and [view.webhook.url, view.webhook.registration_id]
-        answer = {"fingerprint": fields.fingerprint, "name": row.name, "webhook": address}
-        updates = {**row.updates, key_hash: {**answer, "at": at.isoformat()}}
+        update = {"fingerprint": fields.fingerprint, "answer": answer, "at": at.isoformat()}
+        updates = {**row.updates, key_hash: update}
         last = sorted(updates.items(), key=lambda update: str(update[1]["at"]))[-MAX_UPDATES:]
         row.updates = {hashed: past for hashed, past in last if past["at"] > recent}
         row.save(update_fields=["name", "updates"])
         log_change(actor.person, f"changed the instance {row.id}")
-    return view
+    return answer
 
 
 def delete(*, instance: UUID, actor: Actor | None, any_owner: bool = False) -> None:
@@ -276,7 +263,9 @@ def lock(instance: UUID) -> None:
         raise UnknownInstance
 
 
-def _created(owner: User, fields: InstanceFields, key_hash: str, actor: Actor) -> InstanceView:
+def _created(
+    owner: User, fields: InstanceFields, key_hash: str, actor: Actor
+) -> tuple[dict[str, Any], bool]:
     at, secret, instance_id = clock.now(), secrets.token_hex(32), uuid4()
     if fields.webhook is not None:
         _verify(fields.webhook, instance_id, actor)
@@ -296,7 +285,7 @@ def _created(owner: User, fields: InstanceFields, key_hash: str, actor: Actor) -
     if fields.webhook is not None:
         put_webhook(instance, fields.webhook)
     log_change(owner.get_username(), f"provisioned the instance {instance_id}")
-    return _view(instance, credential=credential, created=True)
+    return {**_document(instance), "credential": {"token": credential}}, True
 
 
 def _read(
@@ -313,10 +302,12 @@ def _read(
     return row
 
 
-def _view(instance: Instance, **fields: Any) -> InstanceView:
-    row = InstanceWebhook.objects.filter(instance=instance).first()
-    webhook = None if row is None else Webhook(url=row.url, registration_id=row.registration_id)
-    return InstanceView(id=instance.id, name=instance.name, webhook=webhook, **fields)
+def _document(instance: Instance) -> dict[str, Any]:
+    document: dict[str, Any] = {"id": str(instance.id), "name": instance.name}
+    if row := InstanceWebhook.objects.filter(instance=instance).first():
+        registration = {"registration_id": row.registration_id}
+        document["delivery"] = {"type": "webhook", "url": row.url, **registration}
+    return {"instance": document}
 
 
 def _verify(target: Webhook, instance: UUID, actor: Actor) -> None:

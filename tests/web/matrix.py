@@ -186,7 +186,7 @@ def places(
         "gateway": _gateway(tmp_path / "tickets.json"),
         "instance": instances.provision(
             instances.InstanceFields(name="Bot"), actor=Actor(person="admin")
-        ).id,
+        )[0]["instance"]["id"],
         **_subscription(),
         "provisioner": tokens.create(cast.admin, [Scope.INSTANCES_MANAGE])[0].public_id,
         "preview": _preview(approval),
@@ -326,7 +326,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "batch": {"item": f"{places['approval']}:{places['digest']}", "verdict": "approve"},
         "batch/undo": {"item": places["approval"]},
         "password": {"current": PASSWORD, **another},
-        "tokens/add": {"name": "reports", "scope": ["runs:read"]},
+        "tokens/add": {"name": "reports", "scopes": ["runs:read"]},
         "account/time": {"zone": "Europe/Berlin", "clock": "12"},
         "profile": {"full_name": "New Hire", "email": "hire@example.com"},
         "password/{link}": another,

@@ -389,7 +389,7 @@ def test_a_call_through_a_gateway_waits_for_its_own_run_and_is_collected_once_it
         await asyncio.Event().wait()
 
     async def drive() -> None:
-        await longpoll.answer_call(ask, stay(), LiveServer(), send)
+        await longpoll.answer(None, ask, stay(), LiveServer(), send)
 
     asyncio.run(drive())
     assert asked == [[], [(longpoll.RUN_HEADER, run)], [(longpoll.COLLECTED_HEADER, run)]]

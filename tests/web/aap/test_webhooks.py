@@ -163,7 +163,7 @@ def test_a_token_that_is_revoked_during_the_verification_does_nothing(
     path = "/instances" if method == "POST" else path_of_instance()
     with serving(answer) as hook.url:
         refused = provisioner.send(method, path, {"delivery": hook.delivery}, "k")
-    assert code(refused) == (403, "forbidden")
+    assert code(refused)[0] == 403
     assert hook.verifications == 1
     assert (Instance.objects.count(), InstanceWebhook.objects.count()) == (1, 0)
 

@@ -96,13 +96,13 @@ def test_a_refused_password_says_why_and_guesses_are_throttled(bea: Client, cast
 def test_a_token_is_shown_once_and_revoked_by_its_owner(bea: Client, cast: Cast) -> None:
     scopes = ["runs:read", "approvals:read"]
     for wrong, said in (
-        ({"scope": scopes}, "say what the token is for"),
+        ({"scopes": scopes}, "say what the token is for"),
         ({"name": "<b>reports"}, "choose at least one"),
-        ({"name": "x" * 61, "scope": scopes}, "at most 60 visible characters"),
-        ({"name": "x", "scope": scopes, "expires": "8"}, "Expires</bdi> must be 1 to"),
+        ({"name": "x" * 61, "scopes": scopes}, "at most 60 visible characters"),
+        ({"name": "x", "scopes": scopes, "days": "0"}, "Days until it expires</bdi> must be 1 to"),
     ):
         has(text_of(bea.post("/account/tokens/add/", wrong), 422), said)
-    form = {"name": "reports", "scope": scopes, "expires": "30"}
+    form = {"name": "reports", "scopes": scopes, "days": "30"}
     answer = bea.post("/account/tokens/add/", form)
     found = re.search(r"sgn_[0-9a-f]{16}_[0-9a-f]{64}", answer.content.decode())
     assert found is not None
@@ -124,7 +124,7 @@ def test_an_expired_token_opens_nothing(cast: Cast) -> None:
     token, plain = tokens.create(cast.bea, ALL_SCOPES, name="reports", days=1)
     api = Client(headers={"authorization": f"Bearer {plain}"})
     assert api.get("/api/v1/approvals").status_code == 200
-    with pytest.raises(ProgrammingError, match="not changed"), transaction.atomic():
+    with pytest.raises(ProgrammingError, match="do not change"), transaction.atomic():
         Token.objects.update(expires_at=None)
     # A web process that has not seen the end of the day refuses it at the rights, too.
     over = token.created_at + timedelta(days=2)
@@ -223,9 +223,9 @@ def test_an_admin_disables_and_enables_people(admin: Client, cast: Cast) -> None
 
 
 def test_an_admin_cannot_make_a_token_of_another(admin: Client, cast: Cast) -> None:
-    form = {"scope": ["approvals:decide"]}
+    form = {"scopes": ["approvals:decide"]}
     assert admin.post("/people/bea/tokens/add/", form).status_code == 404
-    shows(admin, "/people/?open=bea", hides=['name="scope"'])
+    shows(admin, "/people/?open=bea", hides=['name="scopes"'])
     with pytest.raises(Forbidden) as refused:
         tokens.create(cast.bea, ALL_SCOPES, actor="admin")
     assert refused.value.code == "not_owner"
