@@ -21,7 +21,7 @@ from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
 from agents.sdk import conditions, inputs
 from agents.sdk.definitions import ANSWER_ARGUMENT, ANSWERED_TOGETHER
-from agents.sdk.spec import DEFAULT_DEADLINE, FINAL_ANSWER, AgentSpec, ToolSpec
+from agents.sdk.spec import DEFAULT_DEADLINE, FINAL_ANSWER, NEVER_HELD, AgentSpec, ToolSpec
 from agents.tool_calls import call, context_of, open_arguments, read_arguments, require_object
 from runtime.core.run.events import PinnedPrompt
 from runtime.core.values.budgets import Rates
@@ -148,9 +148,11 @@ class AgentEffects:
 
     def hold_reason(self, position: agents.TurnBoundary) -> str:
         """Return why the agent's rules stop it before its next model call, or an empty text."""
+        if (holds := self.registry.get(position.agent).holds) is NEVER_HELD:
+            return ""
         return plain(
             conditions.run_code(
-                self.registry.get(position.agent).holds.reason_to_stop,
+                holds.reason_to_stop,
                 agent=position.agent,
                 turn=position.turn,
                 seconds=position.seconds,
@@ -173,7 +175,7 @@ class AgentEffects:
             agent = self.registry.get(request.agent)
         except UnknownAgent as exc:
             deliver(effects.ModelFailure(error=str(exc), cause=FailureCause.REQUEST))
-            return _over
+            return lambda: None  # it has ended
         return call_model(agent, request, deliver, self.rate_limits, self.outages, keep)
 
     def preview(self, request: effects.PreviewRequest) -> CallPreview:
@@ -302,10 +304,6 @@ def _find_answer_problem(caller: AgentSpec, args: Any) -> str:
     if caller.output is None or (isinstance(unsealed, dict) and set(unsealed) == {ANSWER_ARGUMENT}):
         return ""
     return plain(secrets.redact(caller.answer, unsealed, inputs.explain_result(caller, unsealed)))
-
-
-def _over() -> None:
-    """Do nothing: the call has ended."""
 
 
 @lru_cache(1024)

@@ -147,7 +147,7 @@ def run_script(
     if not isinstance(reply, ModelResponse):
         raise TypeError(f"the script replied with a {type(reply).__name__}")
     usage = reply.usage
-    if not usage.has_values() and not agent.is_code:
+    if not (agent.is_code or usage.input_tokens or usage.has_values()):
         usage = RequestUsage(
             input_tokens=providers.estimate_request(conversation),
             output_tokens=providers.estimate_tokens([reply]),
@@ -360,7 +360,7 @@ class _ModelCall:
                     text=text_to_store(self.agent, text),
                     tokens=-(-len(text) // providers.CHARACTERS),
                     usage=providers.counts_of(used),
-                    cost=providers.cost_of(self.agent, replace(reply, usage=used)),
+                    cost=providers.cost_of(replace(reply, usage=used)),
                     model=self.model,
                 )
         return PartialReply(model=self.model)

@@ -46,6 +46,7 @@ MIN_CACHED_MESSAGES = 4  # a shorter conversation is not worth caching
 
 _MAX_NAME = 64  # characters of a tool's name that every provider takes
 _MAX_ID = 40  # characters of the id of a call
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
 _OTHER = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -78,24 +79,20 @@ def to_provider(
                 reply_calls = reply.tool_calls if reply else []
                 parts = [_result(agent, reply_calls, result) for result in message["results"]]
             case "input":
-                text = json.dumps(message["content"], ensure_ascii=False)
-                parts = [UserPromptPart(content=text)]
+                parts = [UserPromptPart(_as_json(message["content"]))]
                 if memory := message.get("memory"):
                     # Each text is a line of JSON, so none can pass for two.
                     entries = map(_describe_memory, memory)
-                    lines = [json.dumps(entry, ensure_ascii=False) for entry in entries]
+                    lines = [_as_json(entry) for entry in entries]
                     parts.insert(0, UserPromptPart(content=texts.MEMORY + "\n".join(lines)))
             case "summary":
-                text = f"{texts.SUMMARY}{sealing.open_text(message['content'])}"
-                parts = [UserPromptPart(content=text)]
+                parts = [UserPromptPart(f"{texts.SUMMARY}{sealing.open_text(message['content'])}")]
             case "message":
-                text = f"{texts.MESSAGE}{message['by']}: {message['content']}"
-                parts = [UserPromptPart(content=text)]
+                parts = [UserPromptPart(f"{texts.MESSAGE}{message['by']}: {message['content']}")]
             case "question":
                 call = f"{message['tool']} ({message['call']})"
                 question = f"{message['by']}{texts.ASKS}{message['content']}"
-                text = f"{texts.QUESTION}{texts.ANSWER_IT}{call}. {question}"
-                parts = [UserPromptPart(content=text)]
+                parts = [UserPromptPart(f"{texts.QUESTION}{texts.ANSWER_IT}{call}. {question}")]
             case role:
                 raise ValueError(f"a frame has no messages of role {role}")
         conversation.append(ModelRequest(parts=parts, instructions=instructions))
@@ -183,13 +180,15 @@ def build_endings(agent: AgentSpec, request: effects.ModelRequest) -> list[Model
             "cut_after_tokens": request.cut.tokens,
             "since": request.cut.since.isoformat(timespec="seconds"),
         }
-        contents.append(f"{texts.CUT}{json.dumps(facts, ensure_ascii=False)}")
+        contents.append(f"{texts.CUT}{_as_json(facts)}")
     if request.todo and any(item.state != "done" for item in request.todo):
         todo = list(enumerate(request.todo, 1))
         lines = [f"{n}. {item.text}" for n, item in todo if item.state != "done"]
         doing = [f", and item {n} is at work" for n, item in todo if item.state == "doing"]
         counts = f"{len(todo) - len(lines)} of {len(todo)} items are done{''.join(doing)}."
         contents.append("\n".join([f"{texts.PLAN}{counts} Open:", *lines]))
+    if not contents:
+        return []
     instructions = request.instructions or agent.instructions
     return [
         ModelRequest(parts=[UserPromptPart(content=content)], instructions=instructions)
@@ -296,15 +295,15 @@ def _word_result(agent: AgentSpec, result: dict[str, Any]) -> tuple[texts.Outcom
     is_question = tool is not None and tool.question
     outcome, words = texts.word_outcome(result["outcome"], content, verdict, question=is_question)
     if "changed_by" in result:
-        words = f"{texts.CHANGED}{json.dumps(content, ensure_ascii=False)}"
+        words = f"{texts.CHANGED}{_as_json(content)}"
     elif "reported_by" in result:
         report = texts.word_report(result, question=is_question)
-        words = f"{report}{json.dumps(content, ensure_ascii=False)}"
+        words = f"{report}{_as_json(content)}"
     elif "edited_by" in result and outcome == "success":
-        words = f"{texts.RESULT}{json.dumps(content, ensure_ascii=False)}"
+        words = f"{texts.RESULT}{_as_json(content)}"
     if "edited_by" in result:
         args = sealing.args_for_reviewers(result["tool"], result["args"])
-        words = f"{texts.EDITED}{json.dumps(args, ensure_ascii=False)}\n{words}"
+        words = f"{texts.EDITED}{_as_json(args)}\n{words}"
     return outcome, words
 
 

@@ -214,10 +214,8 @@ def rates_of(agent: AgentSpec) -> Rates | None:
     return _highest_rates(models_of(agent))
 
 
-def cost_of(agent: AgentSpec, response: ModelResponse) -> int | None:
-    """Return the cost of a reply in micro-units of US dollars, rounded up; None if unknown."""
-    if is_scripted(agent):
-        return 0
+def cost_of(response: ModelResponse) -> int | None:
+    """Return the cost of a provider's reply in micro-units of US dollars, rounded up; None if unknown."""
     if response.usage.unmeasured_requests or response.model_name is None:
         return None
     provider_name = _listed_as(response.provider_name or "")

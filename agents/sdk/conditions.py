@@ -134,7 +134,7 @@ def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:
             value = args[name] if name in args else tool.defaults[name]
             text = value if isinstance(value, str) else _as_json(value)
             cut = text if len(text) <= MAX_SENTENCE_VALUE else f"{text[:MAX_SENTENCE_VALUE]}…"
-            words[name] = write_on_one_line(cut)
+            words[name] = cut if cut.isascii() and cut.isprintable() else write_on_one_line(cut)
     return tool.sentence.format_map(words)
 
 

@@ -77,6 +77,9 @@ class Holds:
         return self.when(tuple(map(copied, messages))) or ""  # the run has the other ones
 
 
+NEVER_HELD = Holds()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSettings:
     """The settings of a tool that one agent overrides; None means that the value of `@tool` applies."""
@@ -305,7 +308,7 @@ class AgentSpec:
     models: tuple[str, ...] = ()
     retry: call_options.RetryPolicy = call_options.MODEL_RETRIES
     deadline: float = call_options.MODEL_DEADLINE
-    holds: Holds = Holds()
+    holds: Holds = NEVER_HELD
     compaction: Compaction | None = None
     budget: BudgetLimits | None = None
     instruct: Callable[[Any], str] | None = None

@@ -16,11 +16,13 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from pydantic_core import to_json
+
 from approvals import clock
 from approvals.decisions import external_requests
 from approvals.errors import PolicyBroken
 from approvals.governance import policies
-from approvals.models import Approval, AuditEntry, OutboxMessage
+from approvals.models import Approval, OutboxMessage
 from approvals.outbox import messages, webhook
 from approvals.outbox.messages import AttemptResult, Content, MessageKind
 from approvals.people import instances
@@ -78,7 +80,7 @@ def build(
         )
         for n, review in enumerate(snapshots)
     ]
-    entries = list[AuditEntry]()
+    entries = list[audit.Row]()
     for approval, review in zip(approvals, snapshots, strict=True):
         details: dict[str, str | None] = {
             "digest": approval.approval_digest,
@@ -98,7 +100,7 @@ def build(
                 at=approval.created_at,
             )
             entries.append(entry)
-            last = audit.Last(seq=entry.seq, hash=entry.hash)
+            last = audit.Last(seq=entry["seq"], hash=entry["hash"])
     # An allowance may have approved the call already.
     is_decided = approvals[0].status != Approval.Status.PENDING
     is_external = approvals[0].path[0] == external_call.AGENT
@@ -108,7 +110,7 @@ def build(
         StatementPart(
             name="requested",
             sql=_REQUESTED,
-            parameters={"approvals": json.dumps(rows, default=str)},
+            parameters={"approvals": to_json(rows).decode()},
         ),
         snapshot.stored(
             sorted({text for review in snapshots for text in snapshot.schema_texts(review)})
@@ -182,7 +184,7 @@ def record_uses(approvals: Sequence[Approval]) -> tuple[StatementPart, ...]:
     ]
     if not rows:
         return ()
-    parameters: dict[str, object] = {"uses": json.dumps(rows, default=str)}
+    parameters: dict[str, object] = {"uses": to_json(rows).decode()}
     return (
         StatementPart(name="used", sql=_USED, parameters=parameters, overtaken="allowance_order"),
     )
@@ -210,7 +212,7 @@ def record_outcomes(ended: Sequence[EndedCall], *, position: int) -> StatementPa
     """Return the part of an engine statement that records how these calls ended, at the entry `position`."""
     rows = [
         {
-            "gate": str(end.gate),
+            "gate": end.gate,
             "frame": end.frame,
             "call": end.call,
             "outcome": end.outcome,
@@ -220,7 +222,7 @@ def record_outcomes(ended: Sequence[EndedCall], *, position: int) -> StatementPa
     return StatementPart(
         name="ended",
         sql=_RECORD,
-        parameters={"ended": json.dumps(rows), "ended_at": position},
+        parameters={"ended": to_json(rows).decode(), "ended_at": position},
     )
 
 

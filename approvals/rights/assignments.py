@@ -50,14 +50,9 @@ class Bond:
         return not self.givers.isdisjoint(people) and (self.second is None or self.second in people)
 
 
-def in_force(row: Assignment | None) -> bool:
-    """Tell whether this latest row still gives its right, which may still need a second admin before it counts."""
-    return row is not None and row.act != Act.ENDED and signed_rows.is_valid(row)
-
-
-def in_force_by(row: Assignment, text: str) -> bool:
-    """Tell whether this latest row still gives its right, for a caller that has the signed text of the row."""
-    return row.act != Act.ENDED and signed_rows.is_signed(row, text)
+def in_force(row: Assignment | None, text: str | None = None) -> bool:
+    """Tell whether this latest row still gives its right, which may yet need a second admin. `text`: see `is_valid`."""
+    return row is not None and row.act != Act.ENDED and signed_rows.is_valid(row, text)
 
 
 def is_of(row: Assignment | None, person: User) -> bool:

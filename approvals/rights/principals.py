@@ -222,22 +222,34 @@ def from_rights(
     in_force = {
         row.what: row
         for row, text in rows
-        if row.username == actor.person and assignments.in_force_by(row, text)
+        if row.username == actor.person and assignments.in_force(row, text)
     }
     password = in_force.pop(assignments.CREDENTIAL, None)
-    rights = {right: row for right, row in in_force.items() if not assignments.is_pending(row)}
-    if not past:
-        rights = _with_password(rights, password)
-    rights = {right: row for right, row in rights.items() if not _cools(right, row, now)}
-    memberships = [row for right, row in rights.items() if policy.is_named(right)]
-    deciding = [row for right, row in rights.items() if right in policy.DECIDING]
-    if deciding and password is not None and not past:
+    if past:
+        password = None
+    elif password is None:
+        in_force.clear()
+    elif assignments.is_pending(password):
+        in_force.pop(policy.Group.ADMINS, None)
+    groups, deciding, memberships = set[str](), list[Assignment](), list[Assignment]()
+    for right, row in in_force.items():
+        if assignments.is_pending(row):
+            continue
+        if policy.is_named(right):
+            until = assignments.cools_until(row)
+            if until is not None and until > now:
+                continue  # it does not count yet; a right to decide is reported instead
+            memberships.append(row)
+        elif right in policy.DECIDING:
+            deciding.append(row)
+        groups.add(right)
+    if deciding and password is not None:
         deciding.append(password)
     stand_ins = _stand_ins(actor.person, away, now, past=past)
     ends = [end for row in deciding if (end := assignments.cools_until(row)) and end > now]
     return Principal(
         person=actor.person,
-        groups=frozenset(rights),
+        groups=frozenset(groups),
         scopes=scopes,
         bonds=tuple(bond for row in (*deciding, *memberships) if (bond := assignments.bond(row))),
         cooling_until=max(ends, default=None),
@@ -245,12 +257,6 @@ def from_rights(
         stand_ins=stand_ins,
         can_be=frozenset(name for name, at in passwords if at <= now),
     )
-
-
-def _cools(right: str, row: Assignment, now: datetime) -> bool:
-    """Tell whether the membership of a named group does not count yet. A right to decide is reported instead."""
-    until = assignments.cools_until(row)
-    return policy.is_named(right) and until is not None and until > now
 
 
 def _stand_ins(
@@ -281,24 +287,13 @@ def _current_absence(
         return None
     row, text = max(acts, key=lambda act: act[0].seq)
     is_deputy = (
-        signed_rows.is_signed(row, text)
+        signed_rows.is_valid(row, text)
         and row.act == Absence.AbsenceChange.SET
         and (row.username, row.deputy) == (person, deputy)
         and row.ends - row.starts <= LONGEST_ABSENCE
         and person != deputy
     )
     return row if is_deputy else None
-
-
-def _with_password(
-    rights: dict[str, Assignment], password: Assignment | None
-) -> dict[str, Assignment]:
-    """Return the rights that remain with this password."""
-    if password is None:
-        return {}
-    if assignments.is_pending(password):
-        return {right: row for right, row in rights.items() if right != policy.Group.ADMINS}
-    return rights
 
 
 # The rows are the same for as long as the text is. Nothing is trusted for that: signatures are verified each time.
@@ -353,7 +348,7 @@ def _scopes_of(
 ) -> frozenset[str] | None:
     if actor.token is None:
         return ALL_SCOPES
-    if token is None or not signed_rows.is_signed(*token):
+    if token is None or not signed_rows.is_valid(*token):
         return None
     if token[0].expires_at is not None and token[0].expires_at <= now:
         return None

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from approvals.rules import policy
 from approvals.rules.policy import MAX_QUORUM, Demands, OnExpiry, Policy, Rule, Stage
 from runtime.core.values import expressions
 from runtime.core.values.enums import RISKS, Risk
@@ -55,6 +54,12 @@ class Facts:
         """The agent that makes the call."""
         return self.path[-2] if len(self.path) > 1 else ""
 
+    @property
+    def values(self) -> dict[str, Any]:
+        """The facts that a condition reads, by the names in FACTS."""
+        values = {name: getattr(self, name) for name in FACTS}
+        return {**values, "risk": str(self.risk), "path": list(self.path)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
@@ -72,15 +77,6 @@ class Judgement:
 
 def judge(of: Policy, facts: Facts) -> Judgement:
     """Evaluate a call by the first rule that matches it."""
-    values = {
-        "tool": facts.tool,
-        "agent": facts.agent,
-        "risk": str(facts.risk),
-        "effect": facts.effect,
-        "requester": facts.requester,
-        "path": list(facts.path),
-        "args": facts.args,
-    }
     for rule in of.rules:
         conditions = (
             (rule.tools, facts.tool),
@@ -90,14 +86,13 @@ def judge(of: Policy, facts: Facts) -> Judgement:
         if any(names and name not in names for names, name in conditions):
             continue
         try:
-            if not rule.when or condition_holds(rule.when, values):
+            if not rule.when or condition_holds(rule.when, facts.values):
                 return _applied(rule, facts)
         except expressions.ExpressionError as exc:
             return _applied(
                 strictest_rule(of), facts, f"the condition of {rule.name} failed: {exc}"
             )
-    gated = policy.requires_approval(gated=facts.gated, risk=facts.risk)
-    return Judgement(approval=gated, risk=facts.risk)
+    return Judgement(approval=facts.gated, risk=facts.risk)
 
 
 def without_policy(error: str) -> Judgement:
@@ -135,7 +130,7 @@ def strictest_rule(of: Policy) -> Rule:
 def _applied(rule: Rule, facts: Facts, failed: str = "") -> Judgement:
     risk = facts.risk if rule.risk is None else max(facts.risk, rule.risk, key=RISKS.index)
     return Judgement(
-        approval=rule.approval or policy.requires_approval(gated=facts.gated, risk=risk),
+        approval=rule.approval or facts.gated,
         risk=risk,
         demands=Demands(
             rule=rule.name,

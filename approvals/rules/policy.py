@@ -316,11 +316,6 @@ def is_named(right: str) -> bool:
     return right not in _RIGHTS
 
 
-def requires_approval(*, gated: bool, risk: Risk) -> bool:
-    """Tell whether a call waits for a person. In this policy that is the tool's own setting, at any risk."""
-    return gated
-
-
 def may_decide(
     *,
     requester: str,

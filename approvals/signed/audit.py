@@ -12,7 +12,7 @@ all rows of a run that has no request. Archived files and backups show that.
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -28,6 +28,8 @@ from runtime.core.values.json_values import sha256_of
 from runtime.keyring import purposes, signatures
 from runtime.ports.access import Actor, Expression
 from runtime.ports.approvals import StatementPart
+
+Row = Mapping[str, Any]  # an audited act, by the names of its columns
 
 GENESIS = ""  # what the first row of a chain follows
 UNDONE = "undone"
@@ -99,7 +101,7 @@ def append(
 ) -> None:
     """Add a row to the run's chain. `actor` None is the system; `at` defaults to now."""
     # Plain SQL: this runs at each decision, where the ORM would cost more than Postgres.
-    entry = following(
+    row = following(
         last_of(run),
         run=run,
         actor=actor,
@@ -109,8 +111,8 @@ def append(
         at=at or clock.now(),
     )
     added = f"WITH audited AS ({_INSERT} {_VALUES} RETURNING run_id, seq)"
-    head = _head_after(entry, starts=entry.seq == 1)
-    parameters: dict[str, Any] = {**_written(entry), **head.parameters}
+    head = _head_after(row, starts=row["seq"] == 1)
+    parameters: dict[str, Any] = {**row, **head.parameters}
     with connection.cursor() as cursor:
         cursor.execute(f"{added} {head.sql}", parameters)
 
@@ -164,26 +166,24 @@ def following(
     subject: str,
     detail: dict[str, str | None],
     at: datetime,
-) -> AuditEntry:
+) -> Row:
     """Build the row after the last one, with its MAC, without writing it."""
-    entry = AuditEntry(
-        run_id=run,
-        seq=last.seq + 1,
-        at=at,
-        actor=None if actor is None else actor.person,
-        token=None if actor is None else actor.token,
-        act=str(act),  # an enum takes longer to encode as JSON
-        subject=subject,
-        detail=_DETAILS.encode(detail),
-    )
-    seal = signatures.seal(purposes.AUDIT, _digest(entry, last.hash), short=True)
-    entry.hash, entry.key_id = seal.mac, seal.key_id
-    return entry
+    row = {
+        "run_id": run,
+        "seq": last.seq + 1,
+        "at": at,
+        "actor": None if actor is None else actor.person,
+        "token": None if actor is None else actor.token,
+        "act": str(act),  # an enum takes longer to encode as JSON
+        "subject": subject,
+        "detail": _DETAILS.encode(detail),
+    }
+    seal = signatures.seal(purposes.AUDIT, _digest(row, last.hash), short=True)
+    return {**row, "hash": seal.mac, "key_id": seal.key_id}
 
 
-def appended(entries: Sequence[AuditEntry]) -> tuple[StatementPart, ...]:
+def appended(rows: Sequence[Row]) -> tuple[StatementPart, ...]:
     """Return the parts of an engine statement that add these rows to their run's chain, and replace its head."""
-    rows = [_written(entry) for entry in entries]
     return (
         StatementPart(
             name="audited",
@@ -191,12 +191,8 @@ def appended(entries: Sequence[AuditEntry]) -> tuple[StatementPart, ...]:
             parameters={"audited": to_json(rows).decode()},
             overtaken="audit_order",
         ),
-        _head_after(entries[-1], starts=entries[0].seq == 1),
+        _head_after(rows[-1], starts=rows[0]["seq"] == 1),
     )
-
-
-def _written(entry: AuditEntry) -> dict[str, Any]:
-    return {name: getattr(entry, name) for name in _COLUMNS.split(", ")}
 
 
 def count(run: UUID, subject: str, *, besides: str) -> int:
@@ -241,18 +237,19 @@ def verify(run: UUID) -> int:
     approval_ids = list(Approval.objects.filter(run=run).values_list("id", "status"))
     head = AuditHead.objects.filter(run_id=run).first()
     previous, count, acts = GENESIS, 0, set()
-    for entry in AuditEntry.objects.filter(run=run).order_by("seq").iterator():
+    rows = AuditEntry.objects.filter(run=run).order_by("seq").values(*_COLUMNS.split(", "))
+    for row in rows.iterator():
         count += 1
-        if entry.seq != count:
+        if row["seq"] != count:
             raise BrokenChain(run, count, "is missing")
-        seal = signatures.Seal(mac=entry.hash, key_id=entry.key_id)
-        if not signatures.verify(purposes.AUDIT, seal, _digest(entry, previous), short=True):
+        seal = signatures.Seal(mac=row["hash"], key_id=row["key_id"])
+        if not signatures.verify(purposes.AUDIT, seal, _digest(row, previous), short=True):
             raise BrokenChain(run, count, "was changed")
-        previous = entry.hash
-        acts.add((entry.subject, entry.act))
+        previous = row["hash"]
+        acts.add((row["subject"], row["act"]))
         if head is not None and head.seq == count:
             seal = signatures.Seal(mac=head.mac, key_id=head.key_id)
-            if not signatures.verify(purposes.AUDIT, seal, *_head_parts(entry), short=True):
+            if not signatures.verify(purposes.AUDIT, seal, *_head_parts(row), short=True):
                 raise BrokenChain(run, count, "is not the row that was counted as the last")
     # The chain has the rows that its head counts, and those added since it was read.
     if head is not None and not 0 < head.seq <= count:
@@ -269,31 +266,31 @@ def verify(run: UUID) -> int:
     return count
 
 
-def _head_after(entry: AuditEntry, *, starts: bool) -> StatementPart:
+def _head_after(row: Row, *, starts: bool) -> StatementPart:
     """Return the part that writes the head of a chain that ends with this row. `starts` says that the chain is new."""
-    head = signatures.seal(purposes.AUDIT, *_head_parts(entry), short=True)
+    head = signatures.seal(purposes.AUDIT, *_head_parts(row), short=True)
     return StatementPart(
         name="counted",
         sql=_FIRST_HEAD if starts else _NEXT_HEAD,
-        parameters={"head_seq": entry.seq, "head_mac": head.mac, "head_key": head.key_id},
+        parameters={"head_seq": row["seq"], "head_mac": head.mac, "head_key": head.key_id},
     )
 
 
-def _head_parts(entry: AuditEntry) -> tuple[str, ...]:
-    return "head", str(entry.run_id), str(entry.seq), entry.hash
+def _head_parts(row: Row) -> tuple[str, ...]:
+    return "head", str(row["run_id"]), str(row["seq"]), row["hash"]
 
 
-def _digest(entry: AuditEntry, previous: str) -> str:
+def _digest(row: Row, previous: str) -> str:
     return sha256_of(
         {
-            "run": str(entry.run_id),
-            "seq": entry.seq,
-            "at": entry.at.isoformat(),
-            "actor": entry.actor,
-            "token": entry.token,
-            "act": entry.act,
-            "subject": entry.subject,
-            "detail": entry.detail,
+            "run": str(row["run_id"]),
+            "seq": row["seq"],
+            "at": row["at"].isoformat(),
+            "actor": row["actor"],
+            "token": row["token"],
+            "act": row["act"],
+            "subject": row["subject"],
+            "detail": row["detail"],
             "previous": previous,
         }
     )

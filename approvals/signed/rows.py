@@ -71,19 +71,11 @@ def sign(row: SignedRow) -> None:
     row.signature, row.key_id = signature.hex, signature.key_id
 
 
-def is_valid(row: SignedRow) -> bool:
-    """Tell whether a key of the ring signed exactly this row."""
+def is_valid(row: SignedRow, text: str | None = None) -> bool:
+    """Tell whether a key of the ring signed exactly this row. `text` is its signed text, if the caller has it."""
     try:
-        return verify(row, text_of(row))
+        return verify(row, text_of(row) if text is None else text)
     except (KeyMissing, ValueError, TypeError, AttributeError):  # a value of another type
-        return False
-
-
-def is_signed(row: SignedRow, text: str) -> bool:
-    """Tell whether a key of the ring signed this text of the row."""
-    try:
-        return verify(row, text)
-    except (KeyMissing, ValueError, TypeError, AttributeError):
         return False
 
 

@@ -2,12 +2,15 @@
 
 import json
 from copy import deepcopy
+from itertools import permutations, product
 from typing import Any
 
 import pytest
 
+from runtime.core.values import json_schema
 from runtime.core.values.json_schema import (
     MAX_MESSAGE,
+    _plain_check,
     describe,
     is_compatible,
     may_have,
@@ -106,6 +109,35 @@ def test_types_that_refer_to_each_other_are_checked_once_a_depth(choice: str) ->
         value = {"next": value}
     (problem,) = problems({"$defs": nodes, **_ref("a")}, value, "arguments")
     assert problem.field == "arguments.next"
+
+
+def test_a_plain_check_refuses_every_value_with_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_schema, "_plain_check", lambda _: lambda _: False)
+    numbers = [{"type": "integer", "minimum": 1}, {"type": "integer", "maximum": 1.5}]
+    texts = [{"type": "string", "minLength": 1, "title": "A"}, {"type": "string", "maxLength": 1}]
+    others = [{}, {"type": "null"}, {"type": "boolean"}, {"type": "number"}, {"enum": [1]}]
+    odd = [{"type": ["string"]}, {"type": "null", "not": {}}, {"type": "string", "pattern": "b"}]
+    rules = [*numbers, *texts, *others, *odd, {"type": "array", "items": {}, "minItems": 1}]
+    rules += [{"type": "array", "items": rule} for rule in rules]
+    rules += [{"anyOf": pair} for pair in permutations(rules[:6], 2)]
+    closed = {"type": "object", "additionalProperties": False}
+    limits: list[dict[str, Any]] = [
+        {},
+        {"required": ["a"]},
+        {"required": ["z"]},
+        {"minProperties": 1},
+    ]
+    schemas: list[Any] = [
+        {**closed, "properties": {"a": it}, **some} for it in rules for some in limits
+    ]
+    values: list[Any] = [None, True, 0, 1, 1.0, "", "a", "ab", [], ["a"], [1, None], {}]
+    values += [{"a": value} for value in values] + [{"b": 1}]
+    passed = 0
+    for schema, value in product([*rules, *schemas, {"type": "object"}], values):
+        if _plain_check(json.dumps(schema))(value):
+            assert problems(schema, value, "in") == [], (schema, value)
+            passed += 1
+    assert passed > 200
 
 
 def _ref(name: str) -> dict[str, str]:

@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 # Calls of a flow by part. A change that makes a part cheaper lowers its number; no change raises one, because the sum
 # once grew by a third in two days. These are the calls of Python 3.11: later releases inline comprehensions.
-MOST = {"start": 316, "first advance": 1180, "decide": 308, "second advance": 1381}
+MOST = {"start": 142, "first advance": 1100, "decide": 283, "second advance": 1302}
 ROOM = 1.01  # a thread that is still at work at a switch leaves one or two calls more
 MORE = 1.05  # the index of a longer journal may be a level deeper
 WARM, COUNTED = 12, 5

@@ -134,10 +134,11 @@ def blob_refs(now: Continuation) -> frozenset[str]:
         call.stored.digest for frame in now.frames.values() for call in frame.calls if call.stored
     }
     of_messages = {
-        digest
+        result["stored"]["digest"]
         for frame in now.frames.values()
         for message in frame.messages
-        for digest in _of_message(message)
+        for result in message.get("results", ())
+        if "stored" in result
     }
     return frozenset(of_calls | of_messages)
 
@@ -189,19 +190,12 @@ class InlinedMessages:
         return filled
 
     def _filled(self, message: dict[str, Any]) -> dict[str, Any]:
-        if not _of_message(message):
-            return message
-        results = list(message["results"])
-        for index, result in enumerate(results):
+        # Only results refer, and only in a field beside their content.
+        for index, result in enumerate(message.get("results", ())):
             if "stored" in result:
                 inlined = {name: value for name, value in result.items() if name != "stored"}
                 content = self._fetch(result["stored"]["digest"])
+                results = list(message["results"])
                 results[index] = {**inlined, "content": content}
-        return {**message, "results": results}
-
-
-def _of_message(message: dict[str, Any]) -> Sequence[str]:
-    """List the digests in a message. Only results refer, and only in a field beside their content."""
-    if "results" not in message:
-        return ()
-    return [result["stored"]["digest"] for result in message["results"] if "stored" in result]
+                message = {**message, "results": results}
+        return message

@@ -211,8 +211,10 @@ def within(requested: BudgetLimits | None, bounds: BudgetLimits | None) -> Budge
 
     Raises InvalidBudget if it exceeds `bounds`.
     """
+    if requested is None or bounds is None:
+        return requested or bounds
     for name, limit in NAMES.items():
-        amount, bound = (requested or NO_LIMITS).of(limit), (bounds or NO_LIMITS).of(limit)
+        amount, bound = requested.of(limit), bounds.of(limit)
         if amount is not None and bound is not None and amount > bound:
             raise InvalidBudget(name, f"must be at most {to_text(limit, bound)} here")
     return strictest(requested, bounds)

@@ -58,6 +58,8 @@ def problems(schema: Mapping[str, Any] | str, value: Any, prefix: str) -> list[P
     The schema may be given as its text. Fields are dotted paths that begin with `prefix`.
     """
     text = schema if isinstance(schema, str) else json.dumps(schema)
+    if _plain_check(text)(value):
+        return []
     token = _ERRORS.set({})
     try:
         validator = _validator(text)
@@ -289,29 +291,10 @@ def _first_error(validator: Any, choice: Any, instance: Any) -> ValidationError 
 def _any_of(
     validator: Any, choices: list[Any], instance: Any, schema: dict[str, Any]
 ) -> Iterator[ValidationError]:
-    errors = [_first_error(validator, choice, instance) for choice in choices]
-    if None not in errors:
-        yield from _of_choices(validator, choices, errors, instance, schema)
-
-
-def _one_of(
-    validator: Any, choices: list[Any], instance: Any, schema: dict[str, Any]
-) -> Iterator[ValidationError]:
-    errors = [_first_error(validator, choice, instance) for choice in choices]
-    if None not in errors:
-        yield from _of_choices(validator, choices, errors, instance, schema)
-    elif errors.count(None) > 1:
-        yield ValidationError("fits more than one choice")
-
-
-def _of_choices(
-    validator: Any,
-    choices: list[Any],
-    errors: list[ValidationError | None],
-    instance: Any,
-    schema: dict[str, Any],
-) -> Iterator[ValidationError]:
     """Yield the errors beside the one choice that has the type of the value, or one error beside all choices."""
+    errors = [_first_error(validator, choice, instance) for choice in choices]
+    if None in errors:
+        return
     near = [
         choice
         for choice, error in zip(choices, errors, strict=True)
@@ -321,6 +304,14 @@ def _of_choices(
         yield from validator.descend(instance, near[0])
     else:
         yield ValidationError(_NO_CHOICE)
+
+
+def _one_of(
+    validator: Any, choices: list[Any], instance: Any, schema: dict[str, Any]
+) -> Iterator[ValidationError]:
+    if [_first_error(validator, choice, instance) for choice in choices].count(None) > 1:
+        yield ValidationError("fits more than one choice")
+    yield from _any_of(validator, choices, instance, schema)
 
 
 def _is_integer(_checker: Any, instance: Any) -> bool:
@@ -346,6 +337,53 @@ def _validator(schema: str) -> Draft202012Validator:
 
 # Words for people and models, which no value is checked by.
 _WORDING = frozenset({"title", "description", "examples"})
+_UNCHECKED = _WORDING | {"default", "format", "errorMessage", "writeOnly", "$defs"}
+_SIMPLE: dict[str, tuple[Callable[..., core_schema.CoreSchema], dict[str, str]]] = {
+    "string": (core_schema.str_schema, {"minLength": "min_length", "maxLength": "max_length"}),
+    "integer": (core_schema.int_schema, {"minimum": "ge", "maximum": "le"}),
+    "boolean": (core_schema.bool_schema, {}),
+}
+
+
+@lru_cache(256)
+def _plain_check(schema: str) -> Callable[[Any], bool]:
+    """Return a check by pydantic that refuses every value with a problem, and for some schemas every value."""
+    try:
+        return SchemaValidator(_plain_schema(json.loads(schema))).isinstance_python
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError, SchemaError):
+        return lambda _: False  # it has other limits, or is no schema
+
+
+def _plain_schema(rule: Any) -> Any:
+    limits: dict[Any, Any] = {key: rule[key] for key in rule.keys() - _UNCHECKED}
+    others: Any = limits
+    match limits:
+        case {"anyOf": choices, **others}:
+            schema: core_schema.CoreSchema = core_schema.union_schema(
+                [*map(_plain_schema, choices)]
+            )
+        case {"type": "null", **others}:
+            schema = core_schema.none_schema()
+        case {"type": "array", "items": items, **others}:
+            schema = core_schema.list_schema(_plain_schema(items), strict=True)
+        case {"type": "object", "properties": rules, "additionalProperties": False, **others}:
+            fields = {
+                name: core_schema.typed_dict_field(_plain_schema(inner), required=False)
+                for name, inner in rules.items()
+            }
+            for name in others.pop("required", ()):
+                fields[name]["required"] = True
+            schema = core_schema.typed_dict_schema(fields, extra_behavior="forbid", strict=True)
+        case {"type": kind, **bounds}:
+            make, names = _SIMPLE[kind]
+            return make(strict=True, **{names[key]: bound for key, bound in bounds.items()})
+        case _:  # any value fits a rule without limits
+            schema = core_schema.any_schema()
+    if others:
+        raise LookupError
+    return schema
+
+
 # Their keys are names that an author chose, and their values are schemas.
 _NAMED = frozenset({"properties", "$defs", "patternProperties", "dependentSchemas"})
 # They hold values, not schemas.

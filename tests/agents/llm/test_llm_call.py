@@ -302,7 +302,7 @@ def test_an_agents_budget_and_current_rates_are_frozen(settings: Settings) -> No
     assert facts.budget == budgets.BudgetLimits(turns=5, micros=1_500_000, seconds=60)
     assert handler.agent("other").budget is None
     assert facts.rates == Rates(input=0, output=0)  # a script costs nothing
-    assert from_provider(counter, say("done")).cost == 0
+    assert from_provider(counter, say("done"), model=counter.model_name).cost == 0
     settings.SIGNOFF_MODEL = "openai:gpt-4o"
     assert handler.agent("counter").rates == DEAREST
 

@@ -270,14 +270,14 @@ def test_the_worker_refuses_a_decision_whose_absence_it_cannot_verify(
     decide(approval, CORA)
     approval.refresh_from_db()
     with monkeypatch.context() as patched:
-        patched.setattr(rows, "is_signed", _only_assignments(rows.is_signed))
+        patched.setattr(rows, "is_valid", _only_assignments(rows.is_valid))
         with pytest.raises(ApprovalVoid):
             seeds.verify_approval(approval)
     seeds.verify_approval(approval)
 
 
 def _only_assignments(known: Callable[..., bool]) -> Callable[..., bool]:
-    return lambda row, text: not isinstance(row, Absence) and known(row, text)
+    return lambda row, text=None: not isinstance(row, Absence) and known(row, text)
 
 
 REFUSED: dict[str, tuple[dict[str, object], str]] = {
