@@ -356,22 +356,22 @@ def _plain_check(schema: str) -> Callable[[Any], bool]:
 
 def _plain_schema(rule: Any) -> Any:
     limits: dict[Any, Any] = {key: rule[key] for key in rule.keys() - _UNCHECKED}
-    others: Any = limits
+    remainder: Any = limits
     match limits:
-        case {"anyOf": choices, **others}:
+        case {"anyOf": choices, **remainder}:
             schema: core_schema.CoreSchema = core_schema.union_schema(
                 [*map(_plain_schema, choices)]
             )
-        case {"type": "null", **others}:
+        case {"type": "null", **remainder}:
             schema = core_schema.none_schema()
-        case {"type": "array", "items": items, **others}:
+        case {"type": "array", "items": items, **remainder}:
             schema = core_schema.list_schema(_plain_schema(items), strict=True)
-        case {"type": "object", "properties": rules, "additionalProperties": False, **others}:
+        case {"type": "object", "properties": rules, "additionalProperties": False, **remainder}:
             fields = {
                 name: core_schema.typed_dict_field(_plain_schema(inner), required=False)
                 for name, inner in rules.items()
             }
-            for name in others.pop("required", ()):
+            for name in remainder.pop("required", ()):
                 fields[name]["required"] = True
             schema = core_schema.typed_dict_schema(fields, extra_behavior="forbid", strict=True)
         case {"type": kind, **bounds}:
@@ -379,7 +379,7 @@ def _plain_schema(rule: Any) -> Any:
             return make(strict=True, **{names[key]: bound for key, bound in bounds.items()})
         case _:  # any value fits a rule without limits
             schema = core_schema.any_schema()
-    if others:
+    if remainder:
         raise LookupError
     return schema
 
