@@ -6,6 +6,7 @@ A cost is processor time of every kind of process, and Postgres's own counts.
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any
 
 from tests.bench.figures import Line, percentile, ratio
@@ -82,9 +83,14 @@ class Meters:
         )
 
     def rest(self, seconds: float) -> Cost:
-        before = self.read()
-        time.sleep(seconds)  # what an idle side costs in this time is measured
-        return self.read() - before
+        """Cost of an idle side: of each count the median of five stretches, because what is left of the flows before
+        comes in bursts."""
+        stretches = []
+        for _ in range(5):
+            before = self.read()
+            time.sleep(seconds / 5)  # what an idle side costs in this time is measured
+            stretches.append(asdict(self.read() - before))
+        return Cost(**{name: median(row[name] for row in stretches) for name in stretches[0]})
 
 
 class Contender(Meters):

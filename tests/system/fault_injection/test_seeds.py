@@ -1,6 +1,6 @@
 """The pure core over many more seeds than its own tests take, with nothing kept of a history once it was looked at.
 
-Runs in the long form only. FAULTS_R4 says how many; each core of the machine takes its share.
+Runs in the long form only. FAULTS_R4 says how many, FAULTS_R4_FROM the first; each core of the machine takes its share.
 """
 
 import multiprocessing
@@ -18,7 +18,7 @@ from tests.system.fault_injection.harness.figures import say
 pytestmark = pytest.mark.faults
 
 SEEDS = count("R4", short=0, long=100_000)
-FIRST = 1_000_000  # those below are walked in tests/core
+FIRST = count("R4_FROM", short=1_000_000, long=1_000_000)  # those below are walked in tests/core
 
 
 def test_every_history_satisfies_the_invariants() -> None:
