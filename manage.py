@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> None:
     except DatabaseError as problem:
         from runtime.upkeep import startup
 
-        raise SystemExit(f"signoff: {startup.explained(problem)}") from None
+        raise SystemExit(f"signoff: {startup.explain_problem(problem)}") from None
     except (ImproperlyConfigured, OSError) as problem:
         raise SystemExit(f"signoff: {' '.join(str(problem).split())}") from None
 

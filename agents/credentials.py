@@ -26,7 +26,7 @@ import httpx2
 
 from agents.errors import CredentialMissing, NotDone
 from runtime.core.values.enums import FailureCause
-from runtime.network import authorities
+from runtime.network import load_authorities
 
 ROOM_BYTES = 8192  # reserved for the next token
 POLL_SECONDS = 0.05  # between two tries to get the lock
@@ -106,7 +106,7 @@ class Unkept:
 
 
 @contextmanager
-def locked(name: str, path: str, seconds: float) -> Iterator[Kept]:
+def lock_token_file(name: str, path: str, seconds: float) -> Iterator[Kept]:
     """Lock a file of a refresh token for this block. Raise NotDone if it cannot be had within `seconds`."""
     token_path = Path(os.path.realpath(path))
     lock = room = None
@@ -247,7 +247,7 @@ class OAuth:
             return self._token(answer, self.client_secret)
         if isinstance(source, Environment):
             return self._refresh(source, Unkept(self.name, source.variable), seconds)
-        with locked(self.name, source.path, min(seconds, MOST_SECONDS)) as stored_token:
+        with lock_token_file(self.name, source.path, min(seconds, MOST_SECONDS)) as stored_token:
             # A shorter limit could cut off the answer that has the next refresh token.
             return self._refresh(source, stored_token, MOST_SECONDS)
 
@@ -314,7 +314,7 @@ def resolve_credentials(
     credentials: Iterable[Credential], seconds: float, *, anew: bool = False
 ) -> dict[str, str]:
     """Return the secret of each credential by name. With `anew` none comes from memory. Raise like `fetch`."""
-    return {credential.name: _secret(credential, seconds, anew) for credential in credentials}
+    return {credential.name: _fetch_secret(credential, seconds, anew) for credential in credentials}
 
 
 def forget_tokens() -> None:
@@ -337,7 +337,7 @@ def _request(
     until = time.monotonic() + limit
     try:
         with (
-            httpx2.Client(timeout=limit, trust_env=False, verify=authorities()) as client,
+            httpx2.Client(timeout=limit, trust_env=False, verify=load_authorities()) as client,
             client.stream(method, url, **options) as answer,
         ):
             body = _read(name, answer, until)
@@ -369,7 +369,7 @@ def _read(name: str, answer: httpx2.Response, until: float) -> bytes:
     return bytes(body)
 
 
-def _secret(credential: Credential, seconds: float, anew: bool) -> str:
+def _fetch_secret(credential: Credential, seconds: float, anew: bool) -> str:
     value, until = _tokens.get(credential, ("", 0.0))
     if not anew and time.monotonic() < until:
         return value

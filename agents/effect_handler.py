@@ -12,7 +12,12 @@ from django.db import close_old_connections, connection
 
 from agents import secrets, tool_calls
 from agents.catalogue import published
-from agents.catalogue.versions import PublishedVersion, changes, nothing_known, writes
+from agents.catalogue.versions import (
+    PublishedVersion,
+    build_unknown_change,
+    list_changes,
+    list_new_writes,
+)
 from agents.isolation.processes import Children
 from agents.llm import providers
 from agents.llm.call import KEY_WAIT, call_model
@@ -22,14 +27,14 @@ from agents.registry import Registry
 from agents.sdk import conditions, inputs
 from agents.sdk.definitions import ANSWER_ARGUMENT, ANSWERED_TOGETHER
 from agents.sdk.spec import DEFAULT_DEADLINE, FINAL_ANSWER, NEVER_HELD, AgentSpec, ToolSpec
-from agents.tool_calls import call, context_of, open_arguments, read_arguments, require_object
+from agents.tool_calls import build_context, call, open_arguments, read_arguments, require_object
 from runtime.core.run.events import PinnedPrompt
 from runtime.core.values.budgets import Rates
 from runtime.core.values.call_options import ModelOptions
 from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, EffectClass, FailureCause, Risk
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 from runtime.core.values.limits import MAX_INSTRUCTIONS
-from runtime.core.values.texts import fill_placeholders, find_placeholders, plain
+from runtime.core.values.texts import clean_text, fill_placeholders, find_placeholders
 from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
 from runtime.keyring import sealing
 from runtime.ports import agents, effects
@@ -52,34 +57,34 @@ class AgentEffects:
     rate_limits: RateLimits | None = None
     children: Children | None = None
     outages: Outages = field(default_factory=Outages)
-    versions: Callable[[Iterable[str]], Mapping[str, PublishedVersion]] = published.versions
+    versions: Callable[[Iterable[str]], Mapping[str, PublishedVersion]] = published.read_versions
     prompts: agents.Prompts | None = None
 
     def agent(self, name: str) -> agents.AgentInfo:
         """Return an agent's definition. Raise UnknownAgent if this worker does not have it."""
-        return _info_of(self.registry.get(name))
+        return _describe_agent(self.registry.get(name))
 
-    def fingerprints(self) -> Mapping[str, str]:
+    def read_fingerprints(self) -> Mapping[str, str]:
         """Return the version of every agent that this worker has, by name."""
-        return {name: _fingerprint_of(spec) for name, spec in self.registry.agents.items()}
+        return {name: _compute_fingerprint(spec) for name, spec in self.registry.agents.items()}
 
     def compare_version(self, name: str, fingerprint: str) -> agents.VersionChange | None:
         """Return how this worker's agent differs from that version, or None. Raise UnknownAgent."""
         spec = self.registry.get(name)
-        if _fingerprint_of(spec) == fingerprint:
+        if _compute_fingerprint(spec) == fingerprint:
             return None
-        ours = _info_of(spec)
+        ours = _describe_agent(spec)
         versions = self.versions([fingerprint, ours.fingerprint])
         their_version, our_version = versions.get(fingerprint), versions.get(ours.fingerprint)
         if their_version is None or their_version.agent != name:
             return agents.VersionChange(
-                agent=ours, changes=nothing_known(fingerprint, ours.fingerprint)
+                agent=ours, changes=build_unknown_change(fingerprint, ours.fingerprint)
             )
         return agents.VersionChange(
             agent=ours,
-            changes=changes(their_version.definition, spec.definition),
+            changes=list_changes(their_version.definition, spec.definition),
             older=our_version is not None and our_version.published_at < their_version.published_at,
-            writes=writes(their_version.definition, spec.definition),
+            writes=list_new_writes(their_version.definition, spec.definition),
         )
 
     def receive(self, agent: str, value: Any) -> Any:
@@ -99,7 +104,7 @@ class AgentEffects:
             return fill_version(spec, input, self.prompts, at, number)
         if spec.instruct is None:
             return agents.Instructions()
-        return agents.Instructions(text=inputs.instructions(spec.instruct, spec.input, input))
+        return agents.Instructions(text=inputs.make_instructions(spec.instruct, spec.input, input))
 
     def describe(self, *, agent: str, tool: str, args: Any) -> agents.CallInfo:
         """Describe a proposed call. Raise KeyMissing, or CallRejected with a text for the model."""
@@ -110,7 +115,8 @@ class AgentEffects:
             unsealed = open_arguments(spec, args)
             arguments = read_arguments(spec, unsealed)
             call_info = agents.CallInfo(
-                sentence=conditions.sentence_of(spec, unsealed), **_constant_info(caller, spec)
+                sentence=conditions.fill_sentence(spec, unsealed),
+                **_build_shared_fields(caller, spec),
             )
             if not spec.is_judged:
                 return call_info
@@ -120,7 +126,7 @@ class AgentEffects:
                 risk=judged.risk,
                 gated=caller.requires_approval(judged.risk, by_tool=judged.approval),
                 judged=True,
-                problem=plain(secrets.redact(spec, unsealed, judged.problem)),
+                problem=clean_text(secrets.redact(spec, unsealed, judged.problem)),
             )
         if (child := caller.subagent(tool)) is not None:
             require_object(args)
@@ -128,7 +134,7 @@ class AgentEffects:
                 inputs.check(child.input_schema, args, root="arguments")
                 inputs.read(child.input, args, root="arguments")
             except InvalidInput as exc:
-                raise agents.CallRejected(plain(exc.all_of_it)) from exc
+                raise agents.CallRejected(clean_text(exc.all_of_it)) from exc
             return agents.CallInfo(
                 tool=child.name,
                 effect=EffectClass.IDEMPOTENT,
@@ -136,21 +142,21 @@ class AgentEffects:
                 gated=caller.requires_approval(Risk.LOW, by_tool=False),
                 sentence=f"Hand over to {child.name}",
                 schema=child.input_schema,
-                schema_digest=sha256_of(child.input_schema),
+                schema_digest=hash_value(child.input_schema),
                 deadline=DEFAULT_DEADLINE,
                 result_schema=child.output_schema or {"type": "string"},
                 delegate=child.name,
             )
         names = ", ".join([*(t.name for t in caller.tools), *(a.name for a in caller.subagents)])
         raise agents.CallRejected(
-            plain(f"there is no tool named {tool}; there are: {names or 'none'}")
+            clean_text(f"there is no tool named {tool}; there are: {names or 'none'}")
         )
 
     def hold_reason(self, position: agents.TurnBoundary) -> str:
         """Return why the agent's rules stop it before its next model call, or an empty text."""
         if (holds := self.registry.get(position.agent).holds) is NEVER_HELD:
             return ""
-        return plain(
+        return clean_text(
             conditions.run_code(
                 holds.reason_to_stop,
                 agent=position.agent,
@@ -187,8 +193,8 @@ class AgentEffects:
             unsealed = open_arguments(tool, request.of.args)
             arguments = read_arguments(tool, unsealed)
         except (UnknownAgent, agents.CallRejected, KeyMissing) as exc:
-            return CallPreview(missing=plain(str(exc)))
-        context = replace(context_of(request.of), deadline=request.deadline)
+            return CallPreview(missing=clean_text(str(exc)))
+        context = replace(build_context(request.of), deadline=request.deadline)
         try:
             return tool_calls.preview(tool, arguments, unsealed, context)
         finally:
@@ -240,7 +246,7 @@ def fill_version(
     if prompts is None or version == 0:
         stored_version = None
     elif version is None:
-        stored_version = prompts.in_production(name, at)
+        stored_version = prompts.find_in_production(name, at)
     else:
         stored_version = prompts.version(name, version)
     number, text = (
@@ -248,7 +254,7 @@ def fill_version(
         if stored_version is None
         else (stored_version.number, stored_version.text)
     )
-    pinned = PinnedPrompt(name=name, number=number, digest=sha256_of(text), at=at)
+    pinned = PinnedPrompt(name=name, number=number, digest=hash_value(text), at=at)
     if number == 0 and not find_placeholders(text):
         return agents.Instructions(pinned=pinned)
     return agents.Instructions(text=fill(name, text, input), pinned=pinned)
@@ -270,16 +276,16 @@ def fill(name: str, text: str, input: Any) -> str:
 
 
 @lru_cache(256)
-def _fingerprint_of(agent: AgentSpec) -> str:
+def _compute_fingerprint(agent: AgentSpec) -> str:
     return agent.fingerprint
 
 
-def _info_of(agent: AgentSpec) -> agents.AgentInfo:
-    return _agent_info(agent, providers.rates_of(agent))
+def _describe_agent(agent: AgentSpec) -> agents.AgentInfo:
+    return _build_agent_info(agent, providers.find_rates(agent))
 
 
 @lru_cache(256)
-def _agent_info(agent: AgentSpec, rates: Rates | None) -> agents.AgentInfo:
+def _build_agent_info(agent: AgentSpec, rates: Rates | None) -> agents.AgentInfo:
     return agents.AgentInfo(
         name=agent.name,
         fingerprint=agent.fingerprint,
@@ -297,17 +303,19 @@ def _find_answer_problem(caller: AgentSpec, args: Any) -> str:
     """Say why arguments of `final_answer` are not an answer of the agent, or return an empty text."""
     if caller.answer is None:
         answer = sealing.open_args(FINAL_ANSWER, args)
-        return "" if caller.output is None else plain(inputs.explain_result(caller, answer))
+        return "" if caller.output is None else clean_text(inputs.explain_result(caller, answer))
     unsealed = open_arguments(caller.answer, args)
     if isinstance(unsealed, dict) and set(unsealed) == {ANSWERED_TOGETHER}:
         return inputs.NOT_ALONE
     if caller.output is None or (isinstance(unsealed, dict) and set(unsealed) == {ANSWER_ARGUMENT}):
         return ""
-    return plain(secrets.redact(caller.answer, unsealed, inputs.explain_result(caller, unsealed)))
+    return clean_text(
+        secrets.redact(caller.answer, unsealed, inputs.explain_result(caller, unsealed))
+    )
 
 
 @lru_cache(1024)
-def _constant_info(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
+def _build_shared_fields(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
     """Return the fields that all calls of this tool by this agent share; for a judged one the strictest."""
     judged = tool.is_judged
     return {

@@ -95,14 +95,14 @@ def list_providers(
     return {endpoint.name: endpoint for endpoint in builtin} | dict(configured)
 
 
-def provider_of(model: str) -> str:
+def parse_provider_name(model: str) -> str:
     """Return the name of the provider in the name of a model."""
     return model.partition(":")[0]
 
 
-def missing(model: str, providers: Mapping[str, Endpoint]) -> MissingVariable | None:
+def find_missing_variable(model: str, providers: Mapping[str, Endpoint]) -> MissingVariable | None:
     """Return the variable that must be set before this model can be called, or None."""
-    name = provider_of(model)
+    name = parse_provider_name(model)
     # Without variables, a provider needs an address unless its name is that of a kind.
     endpoint = providers.get(name) or Endpoint(
         name=name, kind=ProviderKind(name) if name in tuple(ProviderKind) else ProviderKind.VLLM

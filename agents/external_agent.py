@@ -26,7 +26,7 @@ class ExternalInput(BaseModel):
     valid_seconds: float
 
 
-def _risk(risk: str | None = None) -> str:
+def _judge_risk(risk: str | None = None) -> str:
     """Return the risk of a call. What an agent outside says of it can only raise it."""
     return "high" if risk == "high" else "medium"
 
@@ -34,7 +34,7 @@ def _risk(risk: str | None = None) -> str:
 @tool(
     effect="write",
     approval=True,
-    risk=_risk,
+    risk=_judge_risk,
     sentence="Let {instance_name} call {tool}",
 )
 def external_call(
@@ -58,8 +58,8 @@ def _ask_once(turn: Turn) -> Any:
         ending = "The call succeeded" if result.ok else "The call failed"
         note = result.content.get("note") if isinstance(result.content, dict) else result.content
         return say(f"{ending}: {note}" if note else f"{ending}.")
-    proposal = call(documents.TOOL, **documents.arguments(turn.input))
-    reasoning = documents.field_of(turn.input, "agent_reasoning")
+    proposal = call(documents.TOOL, **documents.read_call_arguments(turn.input))
+    reasoning = documents.read_submitted_field(turn.input, "agent_reasoning")
     return together(say(reasoning), proposal) if reasoning and reasoning.strip() else proposal
 
 

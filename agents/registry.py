@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from agents.errors import RegistryError
-from agents.sdk.mistakes import ImportedModule, Mistake, Unusable, collecting
+from agents.sdk.mistakes import ImportedModule, Mistake, Unusable, collect_mistakes
 from agents.sdk.spec import AgentSpec, ToolSpec
 from runtime.errors import UnknownAgent
 
@@ -80,7 +80,7 @@ def survey(modules: Iterable[str], folder: str) -> Survey:
             file = getattr(module, "__file__", None) or ""
             values = vars(module).values()
             if not any(isinstance(value, AgentSpec | Unusable) for value in values):
-                reading.add(f"it defines no agent{_hidden(module, reading)}", file)
+                reading.add(f"it defines no agent{_describe_hidden_module(module, reading)}", file)
             members = tuple(value for value in values if isinstance(value, AgentSpec))
             sources.append(AgentModule(module=name, file=file, agents=members))
         mistakes += [
@@ -93,7 +93,7 @@ def survey(modules: Iterable[str], folder: str) -> Survey:
     homes: dict[str, str] = {}
     twice: list[Mistake] = []
     for source in sources:
-        for agent in (member for root in source.agents for member in family(root)):
+        for agent in (member for root in source.agents for member in walk_family(root)):
             home = homes.setdefault(agent.name, source.module)
             if agents.setdefault(agent.name, agent) is not agent:
                 problem = (
@@ -112,14 +112,14 @@ def _import(reading: ImportedModule) -> ModuleType | None:
             folder = reading.folder or "AGENTS_DIR, which is not set,"
             reading.add(f"there is no such module in {folder} or among the installed packages")
             return None
-        with collecting(reading):
+        with collect_mistakes(reading):
             return importlib.import_module(reading.module)
     except (Exception, SystemExit) as exc:
         reading.add_exit(exc)
         return None
 
 
-def _hidden(module: ModuleType, reading: ImportedModule) -> str:
+def _describe_hidden_module(module: ModuleType, reading: ImportedModule) -> str:
     """Say that a module outside the author's folder hides one in it, or return an empty text."""
     if not reading.folder or Path(reading.folder) in Path(module.__file__ or "").parents:
         return ""
@@ -128,8 +128,8 @@ def _hidden(module: ModuleType, reading: ImportedModule) -> str:
     return f", and is found before {paths[0]}: give yours another name" if paths else ""
 
 
-def family(agent: AgentSpec) -> Iterator[AgentSpec]:
+def walk_family(agent: AgentSpec) -> Iterator[AgentSpec]:
     """Yield the agent and every agent below it."""
     yield agent
     for child in agent.subagents:
-        yield from family(child)
+        yield from walk_family(child)

@@ -28,7 +28,7 @@ def seal_args(tool: ToolSpec, args: Any) -> Any:
     ):
         return _seal(args, _encode_location(tool, "args"))
     return {
-        name: _seal(value, _encode_location(tool, _kind(tool), name))
+        name: _seal(value, _encode_location(tool, _choose_seal_kind(tool), name))
         if _is_secret(tool, name)
         else value
         for name, value in args.items()
@@ -42,7 +42,7 @@ def open_args(tool: ToolSpec, args: Any) -> Any:
     if not isinstance(args, dict):
         return args
     return {
-        name: _open(value, _encode_location(tool, _kind(tool), name))
+        name: _open(value, _encode_location(tool, _choose_seal_kind(tool), name))
         if _is_secret(tool, name) and sealing.is_sealed(value)
         else value
         for name, value in args.items()
@@ -79,16 +79,20 @@ def redact(tool: ToolSpec, args: Any, text: str) -> str:
     if not tool.secret_args:
         return text
     values = args.items() if isinstance(args, dict) else [("", args)]
-    secrets = {leaf for name, value in values if _is_secret(tool, name) for leaf in _leaves(value)}
+    secrets = {
+        leaf for name, value in values if _is_secret(tool, name) for leaf in _walk_texts(value)
+    }
     if tool.holds_text:
         schema = json.dumps(tool.schema)
-        secrets.update(*(forms(name) for name, _ in values if json.dumps(name) not in schema))
+        secrets.update(
+            *(list_written_forms(name) for name, _ in values if json.dumps(name) not in schema)
+        )
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, REDACTED)
     return text
 
 
-def forms(secret: str) -> set[str]:
+def list_written_forms(secret: str) -> set[str]:
     """Return the ways in which errors write a secret text: as it is, in JSON, by repr, and in a URL."""
     in_urls = {quote(secret), quote(secret, ""), quote_plus(secret)}
     quoted = {json.dumps(secret)[1:-1], repr(secret)[1:-1]}
@@ -99,7 +103,7 @@ def _is_secret(tool: ToolSpec, name: str) -> bool:
     return name in tool.secret_args or name not in tool.schema["properties"]
 
 
-def _kind(tool: ToolSpec) -> str:
+def _choose_seal_kind(tool: ToolSpec) -> str:
     return sealing.HELD if tool.holds_text else "args"
 
 
@@ -118,19 +122,19 @@ def _open(sealed: dict[str, str], location: bytes) -> Any:
         raise NotSealed("a secret was not sealed here, or not for this place") from exc
 
 
-def _leaves(value: Any) -> Iterator[str]:
+def _walk_texts(value: Any) -> Iterator[str]:
     """Yield every text in a value, as it is and as errors quote it."""
     match value:
         case str():
-            yield from forms(value)
+            yield from list_written_forms(value)
         case bool() | None:
             return
         case int() | float():
             yield json.dumps(value)
         case list():
             for item in value:
-                yield from _leaves(item)
+                yield from _walk_texts(item)
         case dict():
             for name, item in value.items():
-                yield from _leaves(name)
-                yield from _leaves(item)
+                yield from _walk_texts(name)
+                yield from _walk_texts(item)

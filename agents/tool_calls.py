@@ -19,15 +19,15 @@ from agents.credentials import resolve_credentials
 from agents.sdk import ToolContext, inputs
 from agents.sdk.conditions import describe_exception, message_of, run_code, select_arguments
 from agents.sdk.previews import Preview as Written
-from agents.sdk.previews import material, serialize_preview
+from agents.sdk.previews import compute_preview_digest, serialize_preview
 from agents.sdk.scripts import REPEATED
 from agents.sdk.spec import ToolSpec
-from runtime.core.documents.codec import result_lost
+from runtime.core.documents.codec import make_lost_result
 from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, FailureCause
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import copied, require_json, size_of
+from runtime.core.values.json_values import copy_value, measure_size, require_json
 from runtime.core.values.limits import MAX_RESULT
-from runtime.core.values.texts import plain
+from runtime.core.values.texts import clean_text
 from runtime.ports.agents import CallRejected
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult, Unknown
 
@@ -60,7 +60,9 @@ def require_object(args: Any) -> None:
         raise CallRejected("this call repeats an earlier call of the same reply")
     if isinstance(args, str):
         no_object = "the arguments are not a JSON object; send the call again with one"
-        raise CallRejected(plain(inputs.json_problem(args, root="arguments") or no_object))
+        raise CallRejected(
+            clean_text(inputs.find_json_problem(args, root="arguments") or no_object)
+        )
 
 
 def read_arguments(tool: ToolSpec, args: Any) -> dict[str, Any]:
@@ -73,22 +75,22 @@ def read_arguments(tool: ToolSpec, args: Any) -> dict[str, Any]:
         require_json(args, "arguments")
         return tool.arguments.validate_json(to_json(args), strict=True)
     except NotJson as exc:
-        raise CallRejected(plain(str(exc))) from exc
+        raise CallRejected(clean_text(str(exc))) from exc
     except ValidationError as exc:
-        problems = [_problem(error["loc"], error["msg"]) for error in exc.errors()]
-        raise CallRejected(plain(secrets.redact(tool, args, "; ".join(problems)))) from None
+        problems = [_format_problem(error["loc"], error["msg"]) for error in exc.errors()]
+        raise CallRejected(clean_text(secrets.redact(tool, args, "; ".join(problems)))) from None
 
 
 def call(tool: ToolSpec, arguments: dict[str, Any], unsealed: Any, request: ToolRequest) -> Outcome:
     """Run a tool and return its outcome."""
-    context = context_of(request)
+    context = build_context(request)
     if tool.credentials:
         return _call_with_credentials(tool, arguments, unsealed, context, request)
-    outcome = _outcome(tool, arguments, unsealed, context, request)
+    outcome = _run_tool(tool, arguments, unsealed, context, request)
     return outcome or ToolFailure(error=f"{tool.name} was refused, and it has no credentials")
 
 
-def context_of(request: ToolRequest) -> ToolContext:
+def build_context(request: ToolRequest) -> ToolContext:
     """Return the context of an attempt at a call."""
     return ToolContext(
         run=request.run,
@@ -101,7 +103,7 @@ def context_of(request: ToolRequest) -> ToolContext:
         approvers=request.approvers,
         comment=request.comment,
         business_key=request.business_key,
-        input=copied(request.input),  # the run has the other one
+        input=copy_value(request.input),  # the run has the other one
         todo=request.todo,
     )
 
@@ -112,25 +114,27 @@ def preview(
     """Return the preview of a call, or why there is none. Secret arguments are redacted. Never raises."""
 
     def redact(text: str) -> str:
-        return plain(secrets.redact(tool, unsealed, text))
+        return clean_text(secrets.redact(tool, unsealed, text))
 
     try:
-        refused = refusal(tool, arguments, context)
+        refused = find_refusal(tool, arguments, context)
         if refused or tool.preview is None:
             return CallPreview(refused=redact(refused))
         parts = _redact_all(
             _compute_preview(tool, arguments, context), partial(secrets.redact, tool, unsealed)
         )
-        size = size_of(parts)
+        size = measure_size(parts)
         if size > LIMIT:
             return CallPreview(missing=f"it is {size} bytes of JSON, at most {LIMIT} are shown")
-        return CallPreview(shown=parts, material=material(parts, tool.preview_ignores))
+        return CallPreview(
+            shown=parts, material=compute_preview_digest(parts, tool.preview_ignores)
+        )
     except (Exception, SystemExit) as exc:
         log.warning("Tool %s: no preview: %s", tool.name, redact(type(exc).__name__))
         return CallPreview(missing=redact(describe_exception(exc)))
 
 
-def refusal(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) -> str:
+def find_refusal(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) -> str:
     """Return the sentence of a precondition that fails, or an empty text. Raise its errors, or TypeError."""
     if tool.precondition is None:
         return ""
@@ -142,14 +146,14 @@ def refusal(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) -> 
     return sentence or ""
 
 
-def _problem(location: tuple[int | str, ...], message: str, root: str = "arguments") -> str:
+def _format_problem(location: tuple[int | str, ...], message: str, root: str = "arguments") -> str:
     return ".".join([root, *(str(step) for step in location)]) + f": {message}"
 
 
-def _not_done(exc: errors.NotDone, text: str) -> ToolFailure:
+def _make_not_done(exc: errors.NotDone, text: str) -> ToolFailure:
     after = exc.after if isinstance(exc.after, int | float) else None  # a header is a text
     return ToolFailure(
-        error=plain(text) or type(exc).__name__,
+        error=clean_text(text) or type(exc).__name__,
         retryable=True,
         retry_after=None if after is None or not 0 <= after < float("inf") else after,
         cause=exc.cause,
@@ -176,9 +180,11 @@ def _call_with_credentials(
         try:
             credentials = resolve_credentials(tool.credentials, request.deadline, anew=anew)
         except errors.CredentialMissing as exc:
-            return ToolFailure(error=plain(str(exc)), retryable=True, credential=plain(str(exc)))
+            return ToolFailure(
+                error=clean_text(str(exc)), retryable=True, credential=clean_text(str(exc))
+            )
         except errors.NotDone as exc:
-            return _not_done(exc, str(exc))
+            return _make_not_done(exc, str(exc))
         if time.monotonic() >= context.began + request.deadline:
             reason = (
                 f"{tool.name} was not called with its credentials: getting them took all its time"
@@ -186,20 +192,22 @@ def _call_with_credentials(
             return ToolFailure(error=reason, retryable=True, cause=FailureCause.TIME)
         if anew:  # the first attempt may have changed them
             arguments = read_arguments(tool, unsealed)
-        written = {form for value in credentials.values() for form in secrets.forms(value)}
+        written = {
+            form for value in credentials.values() for form in secrets.list_written_forms(value)
+        }
         masked_output.remember(written)
         hidden = sorted(written, key=len, reverse=True)
         with_them = replace(context, credentials=credentials)
-        outcome = _outcome(tool, arguments, unsealed, with_them, request, hidden)
+        outcome = _run_tool(tool, arguments, unsealed, with_them, request, hidden)
         if outcome is not None:
             return outcome
     names = ", ".join(credentials)
     refusal = f"{tool.name} was refused with the credential {names}, also with a new one"
     reason = f"{refusal}: check its rights, or replace it."
-    return ToolFailure(error=reason, retryable=True, credential=plain(reason))
+    return ToolFailure(error=reason, retryable=True, credential=clean_text(reason))
 
 
-def _outcome(
+def _run_tool(
     tool: ToolSpec,
     arguments: dict[str, Any],
     unsealed: Any,
@@ -213,7 +221,7 @@ def _outcome(
     """
 
     def redact(text: str) -> str:
-        return plain(_mask(hidden, secrets.redact(tool, unsealed, text)))
+        return clean_text(_mask(hidden, secrets.redact(tool, unsealed, text)))
 
     try:
         _require_precondition(tool, arguments, request)
@@ -221,10 +229,10 @@ def _outcome(
         # A transactional tool is rolled back if its result cannot be journaled.
         is_transactional = EFFECT_CLASSES[tool.effect].commits_with_entry
         with transaction.atomic() if is_transactional else nullcontext():
-            value = run_code(tool.function, *before, **{**tool.fresh_defaults(), **arguments})
+            value = run_code(tool.function, *before, **{**tool.copy_defaults(), **arguments})
             if tool.is_async:  # in a loop of its own, and cancelled at the deadline
                 value = run_code(asyncio.run, asyncio.wait_for(value, request.deadline))
-            result = _result(tool, value)
+            result = _build_result(tool, value)
         mask = partial(_mask, hidden)
         return replace(result, value=_redact_all(result.value, mask)) if hidden else result
     except errors.CredentialRefused:
@@ -235,10 +243,10 @@ def _outcome(
         return ToolFailure(error=redact(message_of(exc)) or type(exc).__name__)
     except _NotKept as exc:
         if EFFECT_CLASSES[tool.effect].happened_when_returned:
-            return ToolResult(value=result_lost(redact(str(exc))))
+            return ToolResult(value=make_lost_result(redact(str(exc))))
         return ToolFailure(error=redact(str(exc)))
     except errors.NotDone as exc:
-        return _not_done(exc, redact(message_of(exc)))
+        return _make_not_done(exc, redact(message_of(exc)))
     except (Exception, SystemExit) as exc:
         error = redact(describe_exception(exc))
         # A traceback quotes the exception, which may hold a secret: then only the redacted text is logged.
@@ -267,7 +275,7 @@ def _require_precondition(tool: ToolSpec, arguments: dict[str, Any], request: To
     if request.attempt > 1 and EFFECT_CLASSES[request.effect].needs_same_key:
         return
     try:
-        refused = refusal(tool, arguments, context_of(request))
+        refused = find_refusal(tool, arguments, build_context(request))
     except (errors.NotDone, errors.ToolError):
         raise
     except Exception as exc:
@@ -278,19 +286,19 @@ def _require_precondition(tool: ToolSpec, arguments: dict[str, Any], request: To
         raise errors.ToolError(f"{tool.name} was not called: {refused}")
 
 
-def _result(tool: ToolSpec, value: Any) -> ToolResult:
+def _build_result(tool: ToolSpec, value: Any) -> ToolResult:
     """Return the result. Raise _NotKept if it does not fit the annotation or cannot be journaled."""
     try:
         value = _as_json(tool, value)
     except ValidationError as exc:
-        problems = [_problem(error["loc"], error["msg"], "result") for error in exc.errors()]
+        problems = [_format_problem(error["loc"], error["msg"], "result") for error in exc.errors()]
         detail = "" if tool.secret_result else f": {'; '.join(problems)}"
         raise _NotKept(f"{tool.name} ran, but its result is not of its type{detail}") from exc
     except Exception as exc:  # also of the author's types, which write themselves
         text = str(exc) if isinstance(exc, NotJson) else describe_exception(exc)
         detail = "" if tool.secret_result else f": {text}"
         raise _NotKept(f"{tool.name} ran, but its result is not JSON{detail}") from exc
-    size = size_of(value)
+    size = measure_size(value)
     if size > MAX_RESULT:
         limit = f"{size} bytes of JSON, at most {MAX_RESULT} are kept"
         raise _NotKept(f"{tool.name} ran, but its result is {limit}")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from django.db import connection
 
 
-def now() -> datetime:
+def read_time() -> datetime:
     """Return the present time, not the start of the transaction, which may have waited for a lock."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")

@@ -35,7 +35,7 @@ from runtime.core.values.errors import NewerSchema, NotJson
 from runtime.ports.access import Actor
 from runtime.store.pool import UNREACHABLE
 from runtime.web.api import history, runs, triggers
-from runtime.web.requests import StrictParser, actor_of, strict
+from runtime.web.requests import StrictParser, read_actor, refuse_unknown_input
 
 log = logging.getLogger(__name__)
 View = Callable[..., HttpResponse]
@@ -65,7 +65,7 @@ class Session(APIKeyCookie):
             raise errors.Forbidden(
                 "csrf", "A request of a browser session needs its X-CSRFToken header."
             )
-        return actor_of(request)
+        return read_actor(request)
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Actor | None:
         """Satisfy the base class. It is never called, because `__call__` uses the session of the middleware."""
@@ -120,11 +120,11 @@ class Api(NinjaAPI):
             if isinstance(pattern, URLPattern):
                 guard = _GUARDS.get(pattern.name or "")
                 view = pattern.callback
-                pattern.callback = _shaped(guard(view) if guard else view)
+                pattern.callback = _shape_method_error(guard(view) if guard else view)
         return patterns, app, namespace
 
 
-def _for_readers(view: View) -> View:
+def _restrict_to_readers(view: View) -> View:
     """Restrict a view to callers who may read runs, by a token with that scope or by a session."""
 
     @wraps(view)
@@ -143,7 +143,7 @@ def _for_readers(view: View) -> View:
 
 # Guards of ninja's own pages, by URL name. Operations authenticate their callers themselves.
 _GUARDS: dict[str, Callable[[View], View]] = {
-    "openapi-json": _for_readers,
+    "openapi-json": _restrict_to_readers,
     "openapi-view": login_required,
 }
 
@@ -157,7 +157,7 @@ api = Api(
     # The default sends the page's schema to a validator on the internet.
     docs=Swagger(settings={"validatorUrl": None}),
 )
-api.add_decorator(strict)
+api.add_decorator(refuse_unknown_input)
 for router in (
     *(runs.router, history.router, triggers.schedules, triggers.router, requests.router),
     *(teamwork.router, allowances.router, instances.router, subscriptions.router),
@@ -167,23 +167,23 @@ for router in (
 
 
 @csrf_exempt
-def missing(request: HttpRequest) -> HttpResponse:
+def answer_unknown_address(request: HttpRequest) -> HttpResponse:
     """Answer 404 for an unknown address below /api/."""
-    return error(404, "not_found", "There is no such address.")
+    return build_error(404, "not_found", "There is no such address.")
 
 
-def error(status: int, code: str, detail: str, /, **extra: object) -> HttpResponse:
+def build_error(status: int, code: str, detail: str, /, **extra: object) -> HttpResponse:
     """Build an error. `extra` holds the code's own fields, such as `field` or `decided_by`."""
     return JsonResponse({"code": code, "detail": detail, **extra}, status=status)
 
 
-def _shaped(view: View) -> View:
+def _shape_method_error(view: View) -> View:
     @wraps(view)
     def shaped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         response = view(request, *args, **kwargs)
         if response.status_code != 405:
             return response
-        refused = error(405, "method_not_allowed", f"{request.method} is not possible here.")
+        refused = build_error(405, "method_not_allowed", f"{request.method} is not possible here.")
         refused["Allow"] = response["Allow"]
         return refused
 
@@ -191,33 +191,33 @@ def _shaped(view: View) -> View:
 
 
 @api.exception_handler(AuthenticationError)
-def _unauthenticated(request: HttpRequest, exc: AuthenticationError) -> HttpResponse:
-    response = error(401, "unauthenticated", "Send a valid bearer token, or log in.")
+def _answer_unauthenticated(request: HttpRequest, exc: AuthenticationError) -> HttpResponse:
+    response = build_error(401, "unauthenticated", "Send a valid bearer token, or log in.")
     response["WWW-Authenticate"] = "Bearer"
     return response
 
 
 @api.exception_handler(errors.RequestError)
-def _refused(request: HttpRequest, exc: errors.RequestError) -> HttpResponse:
-    return error(exc.status, exc.code, exc.detail, **exc.extra)
+def _answer_request_error(request: HttpRequest, exc: errors.RequestError) -> HttpResponse:
+    return build_error(exc.status, exc.code, exc.detail, **exc.extra)
 
 
 @api.exception_handler(Http404)
-def _not_found(request: HttpRequest, exc: Http404) -> HttpResponse:
-    return error(404, "not_found", str(exc) or "Not found.")
+def _answer_not_found(request: HttpRequest, exc: Http404) -> HttpResponse:
+    return build_error(404, "not_found", str(exc) or "Not found.")
 
 
 @api.exception_handler(NotJson)
-def _not_json(request: HttpRequest, exc: NotJson) -> HttpResponse:
-    return error(422, "invalid", exc.detail, field=exc.field)
+def _answer_not_json(request: HttpRequest, exc: NotJson) -> HttpResponse:
+    return build_error(422, "invalid", exc.detail, field=exc.field)
 
 
 @api.exception_handler(ValidationError)
-def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
+def _answer_invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     first = exc.errors[0]
     # ("query", "limit"), ("body", <name of the parameter>, "agent"): callers know only the last part.
     location = first["loc"][2 if first["loc"][0] == "body" else 1 :]
-    return error(
+    return build_error(
         422, "invalid", first["msg"], field=".".join(str(part) for part in location) or "body"
     )
 
@@ -225,40 +225,44 @@ def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
 @api.exception_handler(errors.Tampered)
 @api.exception_handler(errors.KeyMissing)
 @api.exception_handler(NewerSchema)
-def _unverified(request: HttpRequest, exc: Exception) -> HttpResponse:
-    return error(409, "unverified", f"The stored data cannot be verified: {exc}")
+def _answer_unverified(request: HttpRequest, exc: Exception) -> HttpResponse:
+    return build_error(409, "unverified", f"The stored data cannot be verified: {exc}")
 
 
 @api.exception_handler(RequestDataTooBig)
-def _too_big(request: HttpRequest, exc: RequestDataTooBig) -> HttpResponse:
+def _answer_too_big(request: HttpRequest, exc: RequestDataTooBig) -> HttpResponse:
     detail = f"The body of a request may have at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes."
-    return error(413, "too_large", detail)
+    return build_error(413, "too_large", detail)
 
 
 @api.exception_handler(HttpError)
-def _http(request: HttpRequest, exc: HttpError) -> HttpResponse:
+def _answer_http_error(request: HttpRequest, exc: HttpError) -> HttpResponse:
     if isinstance(exc.__cause__, errors.InvalidInput):  # ninja wraps every error of our parser
-        return _refused(request, exc.__cause__)
-    return error(exc.status_code, "malformed" if exc.status_code == 400 else "error", str(exc))
+        return _answer_request_error(request, exc.__cause__)
+    return build_error(
+        exc.status_code, "malformed" if exc.status_code == 400 else "error", str(exc)
+    )
 
 
 _WITHOUT_STORE = " Until it answers, only archived runs and large results cannot be read."
 
 
-def unavailable(request: HttpRequest, exc: Exception) -> HttpResponse:
+def answer_unavailable(request: HttpRequest, exc: Exception) -> HttpResponse:
     """Answer 503 while Postgres or the object store is unreachable."""
-    component = missing_part(exc)
+    component = name_missing_part(exc)
     log.warning("The %s cannot be reached: %s", component, exc)
     limits = _WITHOUT_STORE if isinstance(exc, errors.ObjectStoreDown) else ""
-    response = error(503, "unavailable", f"The {component} cannot be reached. Try again.{limits}")
+    response = build_error(
+        503, "unavailable", f"The {component} cannot be reached. Try again.{limits}"
+    )
     response["Retry-After"] = "5"
     return response
 
 
 for failure in (*UNREACHABLE, errors.ObjectStoreDown):
-    api.exception_handler(failure)(unavailable)
+    api.exception_handler(failure)(answer_unavailable)
 
 
-def missing_part(exc: BaseException) -> str:
+def name_missing_part(exc: BaseException) -> str:
     """Name the part that cannot be reached. The error itself may name a folder or a bucket."""
     return "object store" if isinstance(exc, errors.ObjectStoreDown) else "database"

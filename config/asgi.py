@@ -24,7 +24,7 @@ from runtime.store.object_stores.stores import BoundedReads  # noqa: E402
 from runtime.web.live import LiveServer, Message, Receive, Send  # noqa: E402
 
 # No read of the object store holds a thread of the web for long.
-if (store := wiring.objects()) is not None:
+if (store := wiring.find_object_store()) is not None:
     wiring.plug(objects=BoundedReads(store))
 
 THREADS = 8
@@ -47,15 +47,15 @@ async def application(scope: Message, receive: Receive, send: Send) -> None:
     elif scope["type"] == "http" and scope["path"] == LIVE_PATH:
         await live_server(scope, receive, send)
     elif scope["type"] == "http":
-        await _answer(scope, receive, send)
+        await _send_answer(scope, receive, send)
     else:
         await send({"type": "websocket.close", "code": 1000})
 
 
-async def _answer(scope: Message, receive: Receive, send: Send) -> None:
+async def _send_answer(scope: Message, receive: Receive, send: Send) -> None:
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            body = await _body(receive)
+            body = await _read_body(receive)
     except TimeoutError:
         await _refuse(send, 408, b"The request did not arrive in time.")
         return
@@ -84,9 +84,9 @@ async def _answer(scope: Message, receive: Receive, send: Send) -> None:
 
         await _django({**scope, "headers": [*headers, *extra]}, replay, send)
 
-    run = longpoll.run_of(scope)
+    run = longpoll.find_run(scope)
     if run is not None or longpoll.GATEWAYS.fullmatch(f"{scope['method']} {scope['path']}"):
-        await longpoll.answer(run, ask, _wait_for_disconnect(receive), live_server, send)
+        await longpoll.send_answer(run, ask, _wait_for_disconnect(receive), live_server, send)
     else:
         await ask(send, [])
 
@@ -97,7 +97,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
         pass
 
 
-async def _body(receive: Receive) -> bytes | None:
+async def _read_body(receive: Receive) -> bytes | None:
     """Return the body, None if the client disconnects. A body over Django's limit is cut, and Django refuses it."""
     body = bytearray()
     while len(body) <= settings.DATA_UPLOAD_MAX_MEMORY_SIZE:

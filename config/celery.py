@@ -33,7 +33,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 # before and after each task, although runs close their own.
 app = celery.Celery("signoff", fixups=[])
 app.conf.update(
-    **transport.connection(settings.REDIS_URL),
+    **transport.build_celery_settings(settings.REDIS_URL),
     # Data only: a client of the broker must not be able to run code here.
     task_serializer="json",
     result_serializer="json",
@@ -144,7 +144,7 @@ def _report(sender: Any, **_: Any) -> None:
     from runtime import tasks
     from runtime.execution.claim import prepare
 
-    context = tasks.worker_context()
+    context = tasks.open_worker_context()
     prepare(context)
     draining = context.heartbeat.draining
     concurrency = sender.controller.concurrency

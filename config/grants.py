@@ -111,7 +111,7 @@ def grant(*, web: str, worker: str) -> None:
     _check("SIGNOFF_WORKER_ROLE", worker)
     try:
         with transaction.atomic():
-            for table in _tables():
+            for table in _list_tables():
                 for role, rights in zip((web, worker), table.rights(), strict=True):
                     _execute(
                         "REVOKE ALL ON {schema}.{table} FROM {role}", table=table.name, role=role
@@ -183,7 +183,7 @@ def _check(variable: str, role: str) -> None:
         raise NotGranted(f"{variable} names {role}, who runs this: give the owner of the tables")
 
 
-def _tables() -> list[_Table]:
+def _list_tables() -> list[_Table]:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT relname, relispartition FROM pg_class WHERE relkind IN ('r', 'p')"

@@ -33,7 +33,7 @@ def supervise(max_groups: int) -> int:
 
     stop = threading.Event()
     _on_stop(stop.set)
-    heartbeat = Heartbeat(wiring.effects().fingerprints(), isolated=True)
+    heartbeat = Heartbeat(wiring.resolve_effects().read_fingerprints(), isolated=True)
     heartbeat.start()
     command = [sys.executable, "-m", "config.isolated"]
     crash_loops.run(stop, crash_loops.SuspectTrials(command, max_groups))
@@ -54,7 +54,9 @@ def main(arguments: Sequence[str]) -> int:
     from runtime.ports import wiring
     from runtime.store import pool
 
-    heartbeat = Heartbeat(wiring.effects().fingerprints(), worker=worker, isolated=True)
+    heartbeat = Heartbeat(
+        wiring.resolve_effects().read_fingerprints(), worker=worker, isolated=True
+    )
     context = tasks.start_context(heartbeat)
 
     lines: SimpleQueue[str] = SimpleQueue()

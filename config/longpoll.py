@@ -37,7 +37,7 @@ WaitRequest: TypeAlias = "Callable[[Send, Headers], Awaitable[None]]"
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 
-def run_of(scope: Message) -> UUID | None:
+def find_run(scope: Message) -> UUID | None:
     """Return the run that this request waits for, None if it waits for none."""
     query = scope["query_string"].decode("latin-1")
     match = PLACE.fullmatch(f"{scope['method']} {scope['path']}?{query}")
@@ -49,7 +49,7 @@ def run_of(scope: Message) -> UUID | None:
         return None
 
 
-async def answer(
+async def send_answer(
     run: UUID | None,
     ask: WaitRequest,
     disconnected: Awaitable[None],
@@ -62,7 +62,7 @@ async def answer(
     try:
         if run is None:
             messages = await _wait_request(ask, [])
-            called = _header(messages, RUN_HEADER)
+            called = _read_header(messages, RUN_HEADER)
             if not called:
                 for message in messages:
                     await send(message)
@@ -72,10 +72,10 @@ async def answer(
             # Before the state is read, so that no change after it is missed.
             await live_server.read_version(wait)
             messages = await _wait_request(ask, headers)
-            ends = asyncio.get_running_loop().time() + _seconds(messages)
-            person = _header(messages, PERSON_HEADER).decode("latin-1")
-            may_wait = _seconds(messages) > 0 and live_server.may_wait(wait, person)
-            while may_wait and _seconds(messages):
+            ends = asyncio.get_running_loop().time() + _read_seconds(messages)
+            person = _read_header(messages, PERSON_HEADER).decode("latin-1")
+            may_wait = _read_seconds(messages) > 0 and live_server.may_wait(wait, person)
+            while may_wait and _read_seconds(messages):
                 seconds_left = ends - asyncio.get_running_loop().time()
                 if seconds_left <= 0:
                     break
@@ -98,7 +98,9 @@ async def answer(
                     headers = message["headers"]
                     public["headers"] = [pair for pair in headers if pair[0].lower() not in OURS]
                 await send(public)
-            if (called := _header(messages, RUN_HEADER)) and _header(messages, HEADER) == b"met":
+            if (called := _read_header(messages, RUN_HEADER)) and _read_header(
+                messages, HEADER
+            ) == b"met":
                 await _wait_request(ask, [(COLLECTED_HEADER, called)])
     finally:
         leaving.cancel()
@@ -114,12 +116,12 @@ async def _wait_request(ask: WaitRequest, headers: Headers) -> list[Message]:
     return messages
 
 
-def _seconds(messages: list[Message]) -> float:
+def _read_seconds(messages: list[Message]) -> float:
     """Return how many more seconds the request should wait, by the answer's header."""
-    match = _UNMET.fullmatch(_header(messages, HEADER))
+    match = _UNMET.fullmatch(_read_header(messages, HEADER))
     return float(match[1]) if match else 0.0
 
 
-def _header(messages: list[Message], name: bytes) -> bytes:
+def _read_header(messages: list[Message], name: bytes) -> bytes:
     headers = {key.lower(): value for key, value in messages[0]["headers"]} if messages else {}
     return bytes(headers.get(name, b""))

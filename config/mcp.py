@@ -40,7 +40,7 @@ ID, _TEXT = {"type": "string", "format": "uuid"}, {"type": "string"}
 _LIMIT = {"type": "integer", "minimum": 1, "maximum": 200}
 
 
-def object_schema(*optional: str, **properties: Any) -> dict[str, Any]:
+def build_object_schema(*optional: str, **properties: Any) -> dict[str, Any]:
     """Build the schema of an object that has these properties and no others."""
     return {
         "type": "object",
@@ -50,8 +50,8 @@ def object_schema(*optional: str, **properties: Any) -> dict[str, Any]:
     }
 
 
-_BY_ID = object_schema(id=ID)
-_PAGE = object_schema("limit", "cursor", limit=_LIMIT, cursor=_TEXT)
+_BY_ID = build_object_schema(id=ID)
+_PAGE = build_object_schema("limit", "cursor", limit=_LIMIT, cursor=_TEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ TOOLS = {
         "Approve or deny a call at low risk, if the person whose token this is said so. `digest` is that of the"
         " request as read_request returned it; a denial needs a reason.",
         "/api/v1/approvals/{id}/decision",
-        object_schema(
+        build_object_schema(
             "reason",
             id=ID,
             digest=_TEXT,
@@ -94,12 +94,14 @@ TOOLS = {
         method="POST",
     ),
     "list_agents": Operation(
-        "List the agents, each with the schema of its input.", "/api/v1/agents", object_schema()
+        "List the agents, each with the schema of its input.",
+        "/api/v1/agents",
+        build_object_schema(),
     ),
     "start_run": Operation(
         "Start a run of an agent. The same business_key returns the same run.",
         "/api/v1/runs",
-        object_schema(
+        build_object_schema(
             "business_key",
             agent=_TEXT,
             input={"description": "as the input schema of the agent says"},
@@ -182,7 +184,9 @@ def serve(request: HttpRequest) -> HttpResponse:
 def respond(request: HttpRequest, connect: Callable[[Actor], ProtocolServer]) -> HttpResponse:
     """Answer one message of streamable HTTP to the server of the caller. A notification or a response gets 202."""
     if request.method != "POST":
-        refused = api.error(405, "method_not_allowed", f"{request.method} is not possible here.")
+        refused = api.build_error(
+            405, "method_not_allowed", f"{request.method} is not possible here."
+        )
         refused["Allow"] = "POST"
         return refused
     try:
@@ -194,7 +198,7 @@ def respond(request: HttpRequest, connect: Callable[[Actor], ProtocolServer]) ->
         return api.api.on_exception(request, exc)
     origin = request.headers.get("Origin")
     if origin is not None and origin.partition("://")[2] != request.get_host():
-        return api.error(403, "origin", "A page of another site cannot send messages here.")
+        return api.build_error(403, "origin", "A page of another site cannot send messages here.")
     message_id = None
     try:
         message = _read(request)
@@ -260,11 +264,11 @@ class Signoff(ProtocolServer):
         response = _send(request, tool, arguments)
         text = response.content.decode()
         if response.status_code >= 400:
-            return text_result(text, is_error=True)
-        return {**text_result(text), "structuredContent": json.loads(text)}
+            return build_text_result(text, is_error=True)
+        return {**build_text_result(text), "structuredContent": json.loads(text)}
 
 
-def text_result(*texts: str, is_error: bool = False) -> dict[str, Any]:
+def build_text_result(*texts: str, is_error: bool = False) -> dict[str, Any]:
     """Build the result of a call that has only texts."""
     return {"content": [{"type": "text", "text": text} for text in texts], "isError": is_error}
 

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from agents.catalogue.queries import offered_tools
+from agents.catalogue.queries import describe_offered_tools
 from agents.sdk.spec import APPROVAL_RESULT
 from approvals.decisions import gateway_calls
 from config import longpoll
@@ -27,10 +27,10 @@ from config.mcp import (
     MessageRefused,
     Params,
     ProtocolServer,
-    object_schema,
+    build_object_schema,
+    build_text_result,
     read_call,
     respond,
-    text_result,
 )
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.errors import NotJson
@@ -44,7 +44,7 @@ _DAY_MILLISECONDS = 24 * 60 * 60 * 1000
 _APPROVAL_RESULT = {
     "name": APPROVAL_RESULT,
     "description": "Return the result of an earlier call that waited for a person's approval, by its handle.",
-    "inputSchema": object_schema(handle=ID),
+    "inputSchema": build_object_schema(handle=ID),
     "annotations": {"readOnlyHint": True},
 }
 
@@ -54,8 +54,8 @@ def serve(request: HttpRequest, gateway: str) -> HttpResponse:
     """Answer one message to a gateway. It may note that the client has a result."""
 
     def connect(actor: Actor) -> Gateway:
-        wiring.access().require(actor, "runs:start")
-        tools = offered_tools(gateway)
+        wiring.resolve_access().require(actor, "runs:start")
+        tools = describe_offered_tools(gateway)
         if tools is None:
             raise Http404("There is no such gateway.")
         return Gateway(gateway, tools, actor)
@@ -84,15 +84,15 @@ class Gateway(ProtocolServer):
         collected = request.headers.get(longpoll.COLLECTED_HEADER.decode())
         try:
             if collected is not None:
-                gateway_calls.collect(gateway=self.name, run=_id(collected), actor=self.actor)
+                gateway_calls.collect(gateway=self.name, run=_parse_id(collected), actor=self.actor)
                 return {}
             match method:
                 case "tasks/get":
-                    return self._task(_id(params.get("taskId")))
+                    return self._task(_parse_id(params.get("taskId")))
                 case "tasks/result":
-                    return self._wait(_id(params.get("taskId")), is_task=True)
+                    return self._wait(_parse_id(params.get("taskId")), is_task=True)
                 case "tasks/cancel":
-                    run = _id(params.get("taskId"))
+                    run = _parse_id(params.get("taskId"))
                     gateway_calls.cancel(gateway=self.name, run=run, actor=self.actor)
                     return self._task(run)
                 case _:
@@ -109,9 +109,9 @@ class Gateway(ProtocolServer):
         is_task = task is not None
         waiting = request.headers.get(longpoll.RUN_HEADER.decode())  # the same call once more
         if waiting is not None:
-            return self._wait(_id(waiting))
+            return self._wait(_parse_id(waiting))
         if name == APPROVAL_RESULT and not is_task:
-            return self._wait(_id(arguments.get("handle")))
+            return self._wait(_parse_id(arguments.get("handle")))
         if name not in {tool["name"] for tool in self.offered}:
             code = METHOD_NOT_FOUND if name == APPROVAL_RESULT else INVALID_PARAMS
             raise MessageRefused("there is no such tool, or it has no tasks", code)
@@ -130,14 +130,14 @@ class Gateway(ProtocolServer):
         if is_task and not call.ended_at:  # an answer would be taken for the result
             raise MessageRefused("the task has not ended: ask again", NOT_ENDED)
         related = {"io.modelcontextprotocol/related-task": {"taskId": str(run)}}
-        return {**_result_of(call), **({"_meta": related} if is_task else {})}
+        return {**_build_result(call), **({"_meta": related} if is_task else {})}
 
     def _task(self, run: UUID) -> dict[str, Any]:
         """Describe a call as a task. Its `ttl` is a least time, since rules of retention begin at the end of a run."""
         call = gateway_calls.read(gateway=self.name, run=run, actor=self.actor)
         rules = (*settings.SIGNOFF_RETENTION, *settings.SIGNOFF_ARCHIVE)
         days = [rule.days for rule in rules if rule.days and rule.agent in (None, self.name)]
-        status, message = _state_of(call)
+        status, message = _describe_state(call)
         return {
             "taskId": str(run),
             "status": status,
@@ -149,14 +149,14 @@ class Gateway(ProtocolServer):
         }
 
 
-def _id(text: object) -> UUID:
+def _parse_id(text: object) -> UUID:
     try:
         return UUID(str(text))
     except ValueError as exc:
         raise MessageRefused("the handle is not a UUID") from exc
 
 
-def _state_of(call: Any) -> tuple[str, str]:
+def _describe_state(call: Any) -> tuple[str, str]:
     """Return the status of a task and its text.
 
     It is never `input_required`: that asks the client for input, and the people who decide are not its client.
@@ -166,37 +166,37 @@ def _state_of(call: Any) -> tuple[str, str]:
     if call.cancelled_at:
         return "cancelled", "Nothing more starts. A call that had begun may end."
     if not call.ended_at:
-        return "working", _notice_of(call)
-    answer = gateway_calls.answer_of(call)
+        return "working", _describe_wait(call)
+    answer = gateway_calls.find_answer(call)
     if answer is None or answer["error"] is not None:
         return "failed", "tasks/result has the reason."
     return "completed", ""
 
 
-def _notice_of(call: Any) -> str:
+def _describe_wait(call: Any) -> str:
     asks = call.status == RunStatus.SUSPENDED
     state = "It waits for a person's decision" if asks else "It is under way"
     return f"This call has no result yet. {state}, at {settings.PUBLIC_URL}/runs/{call.id}/."
 
 
-def _result_of(call: Any) -> dict[str, Any]:
+def _build_result(call: Any) -> dict[str, Any]:
     if not call.ended_at:
         notice = (
-            f"{_notice_of(call)} Ask {APPROVAL_RESULT} with the handle {call.id}, or send the same"
+            f"{_describe_wait(call)} Ask {APPROVAL_RESULT} with the handle {call.id}, or send the same"
             " call again."
         )
         handle = {"handle": str(call.id), "status": "waiting"}
-        return {**text_result(notice), "structuredContent": handle}
-    answer = gateway_calls.answer_of(call)
+        return {**build_text_result(notice), "structuredContent": handle}
+    answer = gateway_calls.find_answer(call)
     if answer is None:
         text = f"The call has no result: its run {call.status}. {call.reason or ''}"
         if gateway_calls.may_be_made(call):
             text += (
                 f" It was made before, or may have been: see {settings.PUBLIC_URL}/runs/{call.id}/."
             )
-        return text_result(text, is_error=True)
+        return build_text_result(text, is_error=True)
     if answer["error"] is not None:
-        return text_result(answer["error"], is_error=True)
+        return build_text_result(answer["error"], is_error=True)
     content = answer["result"]
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
     notes = []
@@ -205,5 +205,5 @@ def _result_of(call: Any) -> dict[str, Any]:
         notes.append(f"A person changed the arguments of this call: {changed}")
     if answer["cut"]:
         notes.append("The result is too long. This is its beginning.")
-    result = text_result(text, *notes)
+    result = build_text_result(text, *notes)
     return {**result, "structuredContent": content} if isinstance(content, dict) else result

@@ -21,8 +21,8 @@ from approvals.outbox import messages
 from approvals.reads import pending_ages
 from runtime.core.values.budgets import MICROS
 from runtime.reads import run_figures, workers
-from runtime.reads.suspects import suspect_totals
-from runtime.store.workers import cumulative
+from runtime.reads.suspects import count_suspects
+from runtime.store.workers import accumulate_buckets
 
 FORWARDED = (
     "X-Forwarded-For",
@@ -37,9 +37,9 @@ WORKER = ("worker", "host", "process")
 
 
 @require_safe
-def metrics(request: HttpRequest) -> HttpResponse:
+def show_metrics(request: HttpRequest) -> HttpResponse:
     """Answer with all measures, 401 for a wrong token, 403 for other hosts without a token, 503 if Postgres is down."""
-    if (refusal := _refusal(request)) is not None:
+    if (refusal := _find_refusal(request)) is not None:
         return refusal
     registry = CollectorRegistry(auto_describe=False)
     registry.register(MetricsCollector())
@@ -47,10 +47,10 @@ def metrics(request: HttpRequest) -> HttpResponse:
     try:
         return HttpResponse(encode(registry), content_type=content_type)
     except DatabaseError:
-        return _plain(503, "Postgres cannot be reached, or lacks a migration.")
+        return _answer_plain(503, "Postgres cannot be reached, or lacks a migration.")
 
 
-def _refusal(request: HttpRequest) -> HttpResponse | None:
+def _find_refusal(request: HttpRequest) -> HttpResponse | None:
     """Return the answer to a client that may not read the measures, None if it may."""
     # A program on this machine may. A proxy there passes on the requests of others.
     if not settings.BEHIND_PROXY and not any(name in request.headers for name in FORWARDED):
@@ -59,16 +59,18 @@ def _refusal(request: HttpRequest) -> HttpResponse | None:
                 return None
     authorization = request.headers.get("Authorization")
     if authorization is None:
-        return _plain(403, "Send Authorization: Bearer and the token of SIGNOFF_METRICS_TOKEN.")
+        return _answer_plain(
+            403, "Send Authorization: Bearer and the token of SIGNOFF_METRICS_TOKEN."
+        )
     token = settings.SIGNOFF_METRICS_TOKEN
     if token and hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
         return None
-    answer = _plain(401, "This is not the token of SIGNOFF_METRICS_TOKEN.")
+    answer = _answer_plain(401, "This is not the token of SIGNOFF_METRICS_TOKEN.")
     answer["WWW-Authenticate"] = "Bearer"
     return answer
 
 
-def _plain(status: int, text: str) -> HttpResponse:
+def _answer_plain(status: int, text: str) -> HttpResponse:
     return HttpResponse(f"{text}\n", status=status, content_type="text/plain; charset=utf-8")
 
 
@@ -77,14 +79,14 @@ class MetricsCollector(Collector):
 
     def collect(self) -> Iterator[core.Metric]:
         """Yield each family, also those without a value now."""
-        yield from _of_workers()
-        yield from _of_sweepers()
-        yield from _of_requests()
-        yield from _of_runs()
-        yield from _of_usage()
+        yield from _measure_workers()
+        yield from _measure_sweepers()
+        yield from _measure_requests()
+        yield from _measure_runs()
+        yield from _measure_usage()
 
 
-def _of_workers() -> Iterator[core.Metric]:
+def _measure_workers() -> Iterator[core.Metric]:
     # A histogram and no quantiles, because Prometheus can add up histograms of several workers
     commits = core.HistogramMetricFamily(
         "signoff_step_commit_seconds",
@@ -105,20 +107,22 @@ def _of_workers() -> Iterator[core.Metric]:
     beats = core.GaugeMetricFamily(
         "signoff_worker_beat_age_seconds", "Time since the worker's heartbeat.", labels=WORKER
     )
-    for worker in workers.worker_measures():
+    for worker in workers.list_worker_measures():
         labels, counts = (worker.worker, worker.host, str(worker.process)), worker.measures
         beats.add_metric(labels, worker.beat_age)
-        commits.add_metric(labels, cumulative(counts), counts["seconds"])
+        commits.add_metric(labels, accumulate_buckets(counts), counts["seconds"])
         errors.add_metric(labels, counts["model_errors"])
         for name, count in counts["retries"].items():
             retries.add_metric((*labels, *name.split()), count)
         for kind, count in counts["tokens"].items():
             tokens.add_metric((*labels, kind), count)
     yield from (commits, retries, errors, tokens, beats)
-    yield _gauge("workers_live", "Workers that can take runs.", workers.live_workers(workers.ALIVE))
+    yield _make_gauge(
+        "workers_live", "Workers that can take runs.", workers.count_live_workers(workers.ALIVE)
+    )
 
 
-def _of_sweepers() -> Iterator[core.Metric]:
+def _measure_sweepers() -> Iterator[core.Metric]:
     took = core.GaugeMetricFamily(
         "signoff_sweep_seconds", "Time that the last round of a loop took.", labels=("loop",)
     )
@@ -128,7 +132,7 @@ def _of_sweepers() -> Iterator[core.Metric]:
     late = core.GaugeMetricFamily(
         "signoff_sweep_late_after_seconds", "Age at which a loop is late.", labels=("loop",)
     )
-    for loop in workers.loop_measures():
+    for loop in workers.list_loop_measures():
         if loop.took is not None:
             took.add_metric((loop.name,), loop.took)
         age.add_metric((loop.name,), loop.age)
@@ -136,7 +140,7 @@ def _of_sweepers() -> Iterator[core.Metric]:
     yield from (took, age, late)
 
 
-def _of_requests() -> Iterator[core.Metric]:
+def _measure_requests() -> Iterator[core.Metric]:
     pending = pending_ages.count_pending()
     ages = core.GaugeMetricFamily(
         "signoff_requests_pending", "Pending requests by age.", labels=("age",)
@@ -144,38 +148,40 @@ def _of_requests() -> Iterator[core.Metric]:
     for name, age in zip(AGES, pending.ages, strict=True):
         ages.add_metric((name,), age.number)
     yield ages
-    yield _gauge("requests_overdue", "Pending requests past their deadline.", pending.overdue)
-    yield _gauge("requests_in_doubt", "Calls whose outcome is unknown.", pending.in_doubt)
+    yield _make_gauge("requests_overdue", "Pending requests past their deadline.", pending.overdue)
+    yield _make_gauge("requests_in_doubt", "Calls whose outcome is unknown.", pending.in_doubt)
     unsent, unsent_age = messages.count_unsent()
-    yield _gauge("messages_unsent", "Messages to other programs that none took.", unsent)
-    yield _gauge("message_age_seconds", "Time since the oldest event among them.", unsent_age)
+    yield _make_gauge("messages_unsent", "Messages to other programs that none took.", unsent)
+    yield _make_gauge("message_age_seconds", "Time since the oldest event among them.", unsent_age)
 
 
-def _of_runs() -> Iterator[core.Metric]:
-    backlog = workers.backlog()
-    yield _gauge("runs_due", "Runs that are due and that no worker has.", backlog.due)
-    yield _gauge("runs_overdue", "Runs that have been due for more than a minute.", backlog.overdue)
-    yield _gauge("runs_queued", "Runs that have not begun.", backlog.queued)
+def _measure_runs() -> Iterator[core.Metric]:
+    backlog = workers.count_backlog()
+    yield _make_gauge("runs_due", "Runs that are due and that no worker has.", backlog.due)
+    yield _make_gauge(
+        "runs_overdue", "Runs that have been due for more than a minute.", backlog.overdue
+    )
+    yield _make_gauge("runs_queued", "Runs that have not begun.", backlog.queued)
     suspects = core.GaugeMetricFamily(
         "signoff_runs_suspected",
         "Runs that lost two workers in a row, which wait to be tried or are being tried.",
         labels=("state",),
     )
-    totals = suspect_totals()
+    totals = count_suspects()
     suspects.add_metric(("waiting",), totals.waiting)
     suspects.add_metric(("tried",), totals.tried)
     yield suspects
-    yield _gauge(
+    yield _make_gauge(
         "run_queued_age_seconds", "Age of the oldest run that has not begun.", backlog.queued_age
     )
-    yield _gauge(
+    yield _make_gauge(
         "signal_age_seconds",
         "Age of the oldest signal that no run has received.",
         backlog.signal_age,
     )
-    yield _gauge("objects", "Large results in the object store.", backlog.objects)
-    yield _gauge("object_bytes", "Their bytes.", backlog.object_bytes)
-    yield _gauge(
+    yield _make_gauge("objects", "Large results in the object store.", backlog.objects)
+    yield _make_gauge("object_bytes", "Their bytes.", backlog.object_bytes)
+    yield _make_gauge(
         "objects_dropped", "Objects that wait for their deletion.", backlog.dropped_objects
     )
     yield core.CounterMetricFamily(
@@ -183,7 +189,7 @@ def _of_runs() -> Iterator[core.Metric]:
     )
 
 
-def _of_usage() -> Iterator[core.Metric]:
+def _measure_usage() -> Iterator[core.Metric]:
     """Count the usage of this day (UTC): the counters begin again with each day, as after a restart."""
     cost = core.CounterMetricFamily(
         "signoff_cost_usd", "Cost of model replies of this day (UTC).", labels=("agent", "model")
@@ -198,5 +204,5 @@ def _of_usage() -> Iterator[core.Metric]:
     yield from (cost, replies)
 
 
-def _gauge(name: str, text: str, value: float) -> core.Metric:
+def _make_gauge(name: str, text: str, value: float) -> core.Metric:
     return core.GaugeMetricFamily(f"signoff_{name}", text, value=value)

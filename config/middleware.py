@@ -21,7 +21,7 @@ from approvals.people import preferences
 from runtime.errors import RequestError
 from runtime.reads import time_limits
 from runtime.web import display
-from runtime.web.requests import layout_of
+from runtime.web.requests import choose_layout
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 FOR_PROGRAMS = ("/api/", "/scim/")
@@ -82,18 +82,18 @@ def pages(answer: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpReques
         if request.path.startswith(FOR_PROGRAMS):  # limited only by the timeouts of its statements
             return answer(request)
         with (
-            time_limits.page(bounded=request.method in SAFE),
-            connection.execute_wrapper(_in_time),
+            time_limits.limit_page_time(bounded=request.method in SAFE),
+            connection.execute_wrapper(_execute_in_time),
         ):
             response = answer(request)
         if response.status_code == 405:
-            context = {"layout": layout_of(request), "page": _page_above(request)}
+            context = {"layout": choose_layout(request), "page": _find_page_above(request)}
             page = render(request, "405.html", context, status=405)
             page["Allow"] = response.get("Allow", "")
             return page
-        if request.method not in SAFE and _leads_to_login(response):
+        if request.method not in SAFE and _is_login_redirect(response):
             # The login leads back to the form's page: a GET must not send a form again.
-            query = urlencode({"next": _page_above(request), "unsent": "1"}, safe="/")
+            query = urlencode({"next": _find_page_above(request), "unsent": "1"}, safe="/")
             response["Location"] = f"{resolve_url(settings.LOGIN_URL)}?{query}"
         return response
 
@@ -119,30 +119,30 @@ class Refusals:
                 raise PermissionDenied from exc
 
 
-def _in_time(
+def _execute_in_time(
     execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]
 ) -> Any:
     time_limits.check()
     return execute(sql, params, many, context)
 
 
-def _leads_to_login(response: HttpResponse) -> bool:
+def _is_login_redirect(response: HttpResponse) -> bool:
     location = urlsplit(response.get("Location", ""))
     is_login = location.path == resolve_url(settings.LOGIN_URL)
     return response.status_code == 302 and is_login and location.query.startswith("next=")
 
 
-def _page_above(request: HttpRequest) -> str:
+def _find_page_above(request: HttpRequest) -> str:
     """Return the path itself if a GET of it shows a page, else the nearest parent that does."""
     steps = request.path.strip("/").split("/")
     for count in range(len(steps), 0, -1):
         above = f"/{'/'.join(steps[:count])}/"
-        if _shows_a_page(above, request):
+        if _is_page(above, request):
             return above
     return "/"
 
 
-def _shows_a_page(path: str, request: HttpRequest) -> bool:
+def _is_page(path: str, request: HttpRequest) -> bool:
     """Call the view without a user: it answers with 405 or redirects to the login."""
     try:
         match = resolve(path)
@@ -154,4 +154,4 @@ def _shows_a_page(path: str, request: HttpRequest) -> bool:
     stranger = HttpRequest()
     stranger.method, stranger.path, stranger.user = "GET", path, AnonymousUser()
     stranger.META = request.META  # has the host, which the redirect names
-    return _leads_to_login(match.func(stranger, *match.args, **match.kwargs))
+    return _is_login_redirect(match.func(stranger, *match.args, **match.kwargs))

@@ -29,7 +29,7 @@ class Process:
     decides: bool = False
 
 
-def table(
+def list_processes(
     *, bind: str = "127.0.0.1:8000", concurrency: int = 256, drain: float = DRAIN_SECONDS
 ) -> tuple[Process, ...]:
     """List every kind of process, in stop order.
@@ -56,24 +56,24 @@ def table(
         Process(
             name="worker",
             does="advances runs",
-            command=_worker(concurrency, "resumed,runs"),
+            command=_build_worker_command(concurrency, "resumed,runs"),
             stop_timeout=drain + WORKER_MARGIN,
         ),
         Process(
             name="isolated",
             does="tries runs that may kill their worker, in processes of their own",
-            command=_worker(ISOLATED_PROCESSES, "isolated"),
+            command=_build_worker_command(ISOLATED_PROCESSES, "isolated"),
             stop_timeout=drain + WORKER_MARGIN,
         ),
     )
 
 
-def connections(workers: int) -> int:
+def count_connections(workers: int) -> int:
     """Return how many connections Postgres needs for this table with so many workers and the isolated ones."""
     return CONNECTIONS_OF_OTHERS + (workers + ISOLATED_PROCESSES) * CONNECTIONS_OF_A_WORKER
 
 
-def _worker(concurrency: int, queues: str) -> tuple[str, ...]:
+def _build_worker_command(concurrency: int, queues: str) -> tuple[str, ...]:
     return (
         *(sys.executable, "-m", "config.worker"),
         *("--queues", queues, "--concurrency", str(concurrency)),

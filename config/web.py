@@ -106,12 +106,12 @@ def main(arguments: Sequence[str]) -> int:
     startup.require_database()
     startup.require_keys(signing=True)
     continuations.prepare()
-    serving = server(**binding)
+    serving = build_server(**binding)
     serving.run()
     return 0 if serving.started else 1
 
 
-def server(**binding: Any) -> Server:
+def build_server(**binding: Any) -> Server:
     """Build the web server at `host` and `port`, or on the socket `fd`."""
     return Server(
         uvicorn.Config(

@@ -15,7 +15,7 @@ from approvals.port.adapter import ApprovalService
 from approvals.rights.access import AccessService
 from runtime import broker
 from runtime.ports import wiring
-from runtime.store.object_stores.stores import store_at
+from runtime.store.object_stores.stores import open_store
 from runtime.upkeep import startup
 
 
@@ -24,7 +24,7 @@ def connect() -> None:
     wiring.plug(access=AccessService(), catalogue=Catalogue(), approvals=ApprovalService())
     if settings.SIGNOFF_OBJECT_STORE:
         try:
-            wiring.plug(objects=store_at(settings.SIGNOFF_OBJECT_STORE))
+            wiring.plug(objects=open_store(settings.SIGNOFF_OBJECT_STORE))
         except ValueError as problem:
             reason = f"SIGNOFF_OBJECT_STORE cannot be used: {problem}"
             raise SystemExit(f"signoff: {reason}") from None

@@ -97,7 +97,7 @@ class DispatchThread:
                 send_all([hint for hint in hints if hint[1] != _KEEP])
                 for run in (run for run, name in hints if name == _KEEP):
                     assert _own_queue is not None
-                    with _reached() as broker:
+                    with _reach_broker() as broker:
                         note_keeper(broker, run, _own_queue)
             except Exception as exc:  # the sweeper sends them again
                 unsent = len(hints) - 1
@@ -155,7 +155,7 @@ class Notifier:
 
     def _publish(self, updates: Sequence[Mapping[str, object]]) -> None:
         try:
-            with _reached() as broker:
+            with _reach_broker() as broker:
                 for update in updates:
                     broker.publish(CHANNEL, json.dumps(update))
         except ConnectionError as exc:
@@ -176,7 +176,7 @@ def dispatch(run: UUID, queue_name: str = RESUMED) -> None:
     """
     global _thread
     with _lock:
-        _thread = _of_this_process(_thread, DispatchThread)
+        _thread = _ensure_own_thread(_thread, DispatchThread)
     _thread.put(run, queue_name)
 
 
@@ -191,7 +191,7 @@ def flush(seconds: float) -> None:
 def open_own_queue() -> str:
     """Give this process a queue of its own, and return its name. It gets hints after `listen` and `keep`."""
     global _own_queue
-    _own_queue = new_queue_name(RESUMED)
+    _own_queue = make_queue_name(RESUMED)
     return _own_queue
 
 
@@ -207,20 +207,20 @@ def listen() -> None:
     A full broker refuses the note, but its hints can be read: then those of this process go to all workers.
     """
     if _own_queue is not None:
-        with _reached() as broker, suppress(redis.ResponseError):
+        with _reach_broker() as broker, suppress(redis.ResponseError):
             note_listening(broker, _own_queue)
 
 
 def stop_listening() -> None:
     """Have the hints of this process go to all workers, also those that it has not read. Repeating it has no effect."""
     if _own_queue is not None:
-        with suppress(ConnectionError), _reached() as broker:
+        with suppress(ConnectionError), _reach_broker() as broker:
             note_gone(broker, _own_queue, RESUMED)
 
 
-def queues_with_room() -> frozenset[str]:
+def list_queues_with_room() -> frozenset[str]:
     """Return the queues with fewer than 10,000 hints. Raises ConnectionError if the broker is unreachable."""
-    with _reached() as broker:
+    with _reach_broker() as broker:
         return frozenset(name for name in QUEUES if int(broker.llen(name)) < ROOM)
 
 
@@ -229,7 +229,7 @@ def take_hint(queues: Sequence[str], seconds: float) -> str | None:
 
     Any program that reaches the broker may have written it. Raises ConnectionError.
     """
-    with _reached() as broker:
+    with _reach_broker() as broker:
         reply: Any = broker.brpop(list(queues), timeout=seconds)
     return None if reply is None else reply[1].decode(errors="replace")
 
@@ -257,10 +257,10 @@ def send_all(hints: Sequence[Message]) -> None:
         if queue_name == STICKY:
             sticky.append(run)
         elif queue_name in JOB_KINDS:
-            messages[JOBS].append(_message(run, job_task(queue_name)))
+            messages[JOBS].append(_message(run, name_job_task(queue_name)))
         else:
             messages[queue_name].append(str(run))
-    with _reached() as broker:
+    with _reach_broker() as broker:
         for run in sticky:
             try:
                 send_sticky(broker, run, str(run), RESUMED)
@@ -270,24 +270,24 @@ def send_all(hints: Sequence[Message]) -> None:
             broker.lpush(queue_name, *texts)
 
 
-def job_task(kind: str) -> str:
+def name_job_task(kind: str) -> str:
     """Return the name of the task that performs jobs of a kind."""
     return f"runtime.{kind}"
 
 
-def new_queue_name(shared: str) -> str:
+def make_queue_name(shared: str) -> str:
     """Return the name of this process's own queue, besides the shared one."""
     return f"{shared}.{uuid4().hex}"
 
 
 def send_sticky(broker: "redis.Redis", run: UUID, message: str, shared: str) -> None:
     """Send a message to the process that keeps the run, if it listens, else to the shared queue."""
-    broker.eval(_SEND, 2, _key(run), shared, message)
+    broker.eval(_SEND, 2, _make_keeper_key(run), shared, message)
 
 
 def note_keeper(broker: "redis.Redis", run: UUID, queue_name: str) -> None:
     """Record that the process with this queue keeps the run."""
-    broker.set(_key(run), queue_name, ex=KEEPS_SECONDS)
+    broker.set(_make_keeper_key(run), queue_name, ex=KEEPS_SECONDS)
 
 
 def note_listening(broker: "redis.Redis", queue_name: str) -> None:
@@ -305,7 +305,7 @@ def _message(job: UUID, task_name: str) -> str:
 
     `send_task` builds the same with a hundred times the work. A test compares the two.
     """
-    headers, _, (_, keywords, embedded), _ = _task(task_name)
+    headers, _, (_, keywords, embedded), _ = _build_shared_parts(task_name)
     task = str(uuid4())
     task_headers = {"id": task, "root_id": task, "argsrepr": repr([str(job)])}
     return json.dumps(
@@ -329,16 +329,16 @@ def _message(job: UUID, task_name: str) -> str:
 
 
 @functools.cache
-def _task(name: str) -> Any:
+def _build_shared_parts(name: str) -> Any:
     """Return the parts that all messages of a task share: headers, properties, body, event."""
     return current_app.amqp.as_task_v2("", name, ignore_result=True)
 
 
 @contextmanager
-def _reached() -> "Iterator[redis.Redis]":
+def _reach_broker() -> "Iterator[redis.Redis]":
     """Yield the broker client. Raises ConnectionError if the broker is unreachable, or refuses a command."""
     try:
-        yield _broker(settings.REDIS_URL, os.getpid(), threading.get_ident())
+        yield _open_broker(settings.REDIS_URL, os.getpid(), threading.get_ident())
     except redis.ResponseError as exc:
         problem = f"the broker refuses a command: {exc}"
         if str(exc).startswith("WRONGTYPE"):
@@ -349,7 +349,7 @@ def _reached() -> "Iterator[redis.Redis]":
 
 
 @functools.lru_cache(64)
-def _broker(url: str, process: int, thread: int) -> "redis.Redis":
+def _open_broker(url: str, process: int, thread: int) -> "redis.Redis":
     """Open the connection of a thread. To take one of a pool for each command would double their processor time."""
     return redis.Redis.from_url(
         url,
@@ -365,14 +365,14 @@ def _start_notifier() -> Notifier:
     """Return the notifier of this process, and start it if there is none."""
     global _notifier
     with _lock:
-        _notifier = _of_this_process(_notifier, Notifier)
+        _notifier = _ensure_own_thread(_notifier, Notifier)
         return _notifier
 
 
-def _of_this_process(thread: S | None, make: Callable[[], S]) -> S:
+def _ensure_own_thread(thread: S | None, make: Callable[[], S]) -> S:
     """Return the thread of this process, and make it after a fork: threads do not survive one."""
     return thread if thread is not None and thread.process == os.getpid() else make()
 
 
-def _key(run: UUID) -> str:
+def _make_keeper_key(run: UUID) -> str:
     return f"signoff:kept:{run}"

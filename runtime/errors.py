@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import require_json, size_of
+from runtime.core.values.json_values import measure_size, require_json
 from runtime.core.values.limits import MAX_DELIVERY, MAX_MATCHED, MAX_UNDELIVERED
 
 
@@ -297,6 +297,6 @@ def require_json_input(value: Any, field: str, limit: int | None = None) -> Any:
         require_json(value, field)
     except NotJson as exc:
         raise InvalidInput(exc.field, exc.detail) from exc
-    if limit is not None and (size := size_of(value)) > limit:
+    if limit is not None and (size := measure_size(value)) > limit:
         raise InvalidInput(field, f"is {size} bytes of JSON, at most {limit} are allowed")
     return value

@@ -24,7 +24,7 @@ _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 
 
 @cache
-def authorities() -> ssl.SSLContext:
+def load_authorities() -> ssl.SSLContext:
     """Load the certificate authorities that all clients trust. Done once, because it takes 50 ms."""
     return create_ssl_context()
 
@@ -47,7 +47,7 @@ def call_within(seconds: float, call: Callable[[], Value]) -> Value:
     return outcome.result(seconds)
 
 
-def addresses_of(
+def resolve_addresses(
     host: str, port: int | None, is_allowed: Callable[[str], bool], *, seconds: float
 ) -> list[str]:
     """Resolve a name, now. Raise AddressRefused if one address is not allowed, and OSError without any in time.

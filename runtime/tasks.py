@@ -37,7 +37,7 @@ def advance_run(hint: str) -> None:
     """
     if (run := _parse_id(hint)) is None:
         return
-    context = worker_context()
+    context = open_worker_context()
     if context.heartbeat.draining.started:
         broker.dispatch(run)
     else:
@@ -49,9 +49,9 @@ def _define_job(
 ) -> None:
     """Define the task that performs a waiting job. A hint for another one, or in a draining process, has no effect."""
 
-    @shared_task(name=broker.job_task(kind.name))
+    @shared_task(name=broker.name_job_task(kind.name))
     def perform_job(job: object = None, *_: object, **__: object) -> None:
-        context = worker_context()
+        context = open_worker_context()
         draining = context.heartbeat.draining
         if (job_id := _parse_id(job)) is not None and not draining.started:
             perform(job_id, context, lambda: draining.started)
@@ -84,9 +84,9 @@ def _parse_id(text: object) -> UUID | None:
 
 
 @cache
-def worker_context() -> WorkerContext:
+def open_worker_context() -> WorkerContext:
     """Return the context of this worker process. The first call, after fork, starts the heartbeat."""
-    heartbeat = Heartbeat(wiring.effects().fingerprints())
+    heartbeat = Heartbeat(wiring.resolve_effects().read_fingerprints())
     return start_context(heartbeat)
 
 
@@ -100,22 +100,24 @@ def start_context(heartbeat: Heartbeat) -> WorkerContext:
         os.kill(os.getpid(), signal.SIGTERM)
 
     return WorkerContext(
-        handler=wiring.effects(),
-        approvals=wiring.approvals(),
-        effect_pool=EffectPool(wiring.effects(), replace=retire),
+        handler=wiring.resolve_effects(),
+        approvals=wiring.resolve_approvals(),
+        effect_pool=EffectPool(wiring.resolve_effects(), replace=retire),
         heartbeat=heartbeat,
     )
 
 
 def drain() -> None:
     """Claim no more runs and release the claimed ones in time. Safe in signal handlers. Repeating it has no effect."""
-    if worker_context.cache_info().currsize:
-        worker_context().heartbeat.drain(settings.SIGNOFF_DRAIN_SECONDS)
+    if open_worker_context.cache_info().currsize:
+        open_worker_context().heartbeat.drain(settings.SIGNOFF_DRAIN_SECONDS)
 
 
 def is_hung() -> bool:
     """Return whether this worker ends because its tools hang."""
-    return bool(worker_context.cache_info().currsize) and worker_context().heartbeat.is_hung
+    return (
+        bool(open_worker_context.cache_info().currsize) and open_worker_context().heartbeat.is_hung
+    )
 
 
 def stop() -> bool:
@@ -126,9 +128,9 @@ def stop() -> bool:
     busy = False
     broker.flush(FLUSH_SECONDS)  # of the runs that it released
     broker.stop_listening()  # its thread may end with the process before it does this
-    if worker_context.cache_info().currsize:
-        busy = worker_context().effect_pool.is_busy()
-        worker_context().heartbeat.stop()
-        worker_context.cache_clear()
+    if open_worker_context.cache_info().currsize:
+        busy = open_worker_context().effect_pool.is_busy()
+        open_worker_context().heartbeat.stop()
+        open_worker_context.cache_clear()
     pool.close()
     return not busy

@@ -159,6 +159,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _use_broker(url: str) -> None:
     settings.REDIS_URL = url
-    celery.app.conf.update(transport.connection(url))
+    celery.app.conf.update(transport.build_celery_settings(url))
     pools.reset()  # type: ignore[no-untyped-call] # or producers of the broker before are used again
     celery.app.amqp._producer_pool = celery.app._pool = None

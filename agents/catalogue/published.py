@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from agents.catalogue.versions import PublishedVersion, changes
+from agents.catalogue.versions import PublishedVersion, list_changes
 from agents.models import AgentVersion, PublishedAgent
 from agents.registry import Registry
 from agents.sdk import inputs
@@ -18,7 +18,7 @@ from agents.sdk.spec import DEPENDS, EACH, FINAL_ANSWER, AgentSpec, ToolSpec
 from runtime.core.documents import external_call
 from runtime.core.run.events import AgentChange
 from runtime.core.values.enums import EffectClass, Risk
-from runtime.core.values.json_values import is_text, sha256_of
+from runtime.core.values.json_values import hash_value, is_text
 from runtime.errors import UnknownAgent
 from runtime.ports.access import Expression
 from runtime.ports.agents import (
@@ -80,13 +80,13 @@ class Catalogue:
 
     def check_input(self, agent: str, value: Any) -> None:
         """Raise UnknownAgent, or InvalidInput whose field starts with `input`."""
-        expression = self.schema(agent)
-        with pool.in_transaction() as connection:
+        expression = self.build_schema_expression(agent)
+        with pool.join_transaction() as connection:
             row = connection.execute(f"SELECT {expression.sql}", expression.parameters).fetchone()
         assert row is not None  # a SELECT without FROM has one row
         self.check_read(agent, row[0], value)
 
-    def schema(self, agent: str) -> Expression:
+    def build_schema_expression(self, agent: str) -> Expression:
         """Return the expression of the JSON Schema of an agent's input, as text; NULL if people cannot start it."""
         startable = is_text(agent) and external_call.is_started_by_people(agent)
         return Expression(sql=_SCHEMA, parameters={"agent": agent if startable else None})
@@ -101,18 +101,20 @@ class Catalogue:
         """Return what a run of this agent remembers of earlier runs of its thread."""
         rows = PublishedAgent.objects.filter(name=agent).values_list("thread_memory", flat=True)
         memory = rows.first()
-        return Remembers(texts=texts_of(memory), summary=int((memory or {}).get("summary", 0)))
+        return Remembers(
+            texts=count_memory_texts(memory), summary=int((memory or {}).get("summary", 0))
+        )
 
     def is_newer(self, agent: str, fingerprint: str, *, than: Collection[str]) -> bool:
         """Say whether this version was published after all of those. False if it never was."""
-        by_fingerprint = versions([fingerprint, *than])
+        by_fingerprint = read_versions([fingerprint, *than])
         ours = by_fingerprint.get(fingerprint)
         compared = [by_fingerprint[each] for each in than if each in by_fingerprint]
         return ours is not None and all(
             version.published_at < ours.published_at for version in compared
         )
 
-    def updates(self, used: Mapping[str, str]) -> tuple[PublishedChange, ...]:
+    def list_updates(self, used: Mapping[str, str]) -> tuple[PublishedChange, ...]:
         """Return the changes to the newest version of each agent whose used version is an older published one."""
         newest = AgentVersion.objects.filter(agent__in=list(used)).order_by(
             "agent", "-published_at", "-fingerprint"
@@ -120,7 +122,7 @@ class Catalogue:
         rows = AgentVersion.objects.filter(
             Q(pk__in=newest.distinct("agent").values("pk")) | Q(fingerprint__in=[*used.values()])
         )
-        published = [version for version in map(version_of, rows) if version is not None]
+        published = [version for version in map(decode_version, rows) if version is not None]
         published.sort(key=lambda version: (version.published_at, version.fingerprint))
         earlier, last = (
             {getattr(version, key): version for version in published}
@@ -135,36 +137,34 @@ class Catalogue:
                     before=before.fingerprint,
                     after=after.fingerprint,
                     published_at=after.published_at,
-                    changes=changes(before.definition, after.definition),
+                    changes=list_changes(before.definition, after.definition),
                 )
                 updates.append(change)
         return tuple(updates)
 
-    def changes_between(
-        self, agent: str, before: str, after: str
-    ) -> tuple[AgentChange, ...] | None:
+    def list_changes(self, agent: str, before: str, after: str) -> tuple[AgentChange, ...] | None:
         """Return the changes between two published versions of an agent, or None if it does not have both."""
-        by_fingerprint = versions([before, after])
+        by_fingerprint = read_versions([before, after])
         agents = {version.agent for version in by_fingerprint.values()}
         if agents != {agent} or not {before, after} <= by_fingerprint.keys():
             return None
-        return changes(by_fingerprint[before].definition, by_fingerprint[after].definition)
+        return list_changes(by_fingerprint[before].definition, by_fingerprint[after].definition)
 
-    def knows(self, agent: str) -> bool:
+    def is_published(self, agent: str) -> bool:
         """Say whether an agent of this name was ever published."""
         return is_text(agent) and PublishedAgent.objects.filter(name=agent).exists()
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         """List the name of every agent that was ever published, sorted."""
         return list(PublishedAgent.objects.order_by("name").values_list("name", flat=True))
 
-    def called(self) -> list[str]:
+    def list_called(self) -> list[str]:
         """List the names of the published agents that other agents call, sorted."""
         subagents = dict(PublishedAgent.objects.values_list("name", "subagents"))
         children = {child for name, below in subagents.items() for child in below if child != name}
         return sorted(children & subagents.keys())
 
-    def titles(self) -> Mapping[str, str]:
+    def read_titles(self) -> Mapping[str, str]:
         """Return the titles of the agents that have one, by name. They may be TITLES_SECONDS old."""
         global _titles
         now = time.monotonic()
@@ -173,11 +173,11 @@ class Catalogue:
             _titles = _Titles(read_at=now, by_name=dict(rows.values_list("name", "title")))
         return _titles.by_name
 
-    def family(self, agent: str) -> Mapping[str, AgentParts]:
+    def read_family(self, agent: str) -> Mapping[str, AgentParts]:
         """Return the parts of an agent and of all agents below it, by name."""
         if not is_text(agent):
             return {}
-        with pool.in_transaction() as connection:
+        with pool.join_transaction() as connection:
             rows = connection.execute(_FAMILY, {"agent": agent}).fetchall()
         family = {}
         for name, tools, subagents, facts in rows:
@@ -186,7 +186,7 @@ class Catalogue:
                 for child in json.loads(facts or "{}").get("subagents", []):
                     if child["approval"]:
                         agents[child["name"]] = Asking.ALWAYS
-            asking = {tool["name"]: _asking(tool) for tool in json.loads(tools)}
+            asking = {tool["name"]: _derive_asking(tool) for tool in json.loads(tools)}
             family[name] = AgentParts(tools=asking, agents=agents)
         return family
 
@@ -204,7 +204,7 @@ class Catalogue:
         rows = PublishedAgent.objects.order_by("name")
         fields = {row.fingerprint: row.input_schema.get("properties", {}) for row in rows}
         users: dict[str, tuple[PromptUser, ...]] = {}
-        for version in sorted(versions(fields).values(), key=lambda version: version.agent):
+        for version in sorted(read_versions(fields).values(), key=lambda version: version.agent):
             name = version.definition.get("prompt")
             if name is not None:
                 user = PromptUser(
@@ -222,7 +222,7 @@ class Catalogue:
             names |= {str(tool["name"]) for tool in tools} | {str(name) for name in subagents}
         return frozenset(names)
 
-    def tool_schemas(self, agent: str, tool: str) -> ToolSchemas | None:
+    def find_tool_schemas(self, agent: str, tool: str) -> ToolSchemas | None:
         """Return the schemas of a tool of an agent, None if it has no such tool."""
         rows = PublishedAgent.objects.filter(name=agent).values_list("tools", flat=True)
         published_tool = next((row for tools in rows for row in tools if row["name"] == tool), None)
@@ -236,7 +236,7 @@ class Catalogue:
 
     def call_schema(self, agent: str, tool: str) -> Mapping[str, Any] | None:
         """Return the schema of the arguments of an agent's tool or sub-agent, or of its typed answer, else None."""
-        if (schemas := self.tool_schemas(agent, tool)) is not None:
+        if (schemas := self.find_tool_schemas(agent, tool)) is not None:
             return schemas.arguments
         if tool == FINAL_ANSWER:
             return self.answer_schema(agent)
@@ -250,14 +250,14 @@ class Catalogue:
 
     def answer_schema(self, agent: str) -> Mapping[str, Any] | None:
         """Return the schema of the typed answer of an agent, None if it has none."""
-        schema: Mapping[str, Any] | None = _definition(agent).get("output")
+        schema: Mapping[str, Any] | None = _read_definition(agent).get("output")
         return schema
 
-    def works_on_items(self, agent: str) -> bool:
+    def is_working_on_items(self, agent: str) -> bool:
         """Say whether `for_each` made this agent."""
-        return bool(_definition(agent).get("model") == EACH)
+        return bool(_read_definition(agent).get("model") == EACH)
 
-    def published_tools(self) -> tuple[PublishedTool, ...]:
+    def list_published_tools(self) -> tuple[PublishedTool, ...]:
         """Return the tools of every published agent, by agent."""
         rows = PublishedAgent.objects.order_by("name").values_list("name", "tools")
         return tuple(
@@ -273,7 +273,7 @@ class Catalogue:
             for tool in tools
         )
 
-    def argument_schemas(self, tools: Collection[str]) -> tuple[Mapping[str, Any], ...]:
+    def list_argument_schemas(self, tools: Collection[str]) -> tuple[Mapping[str, Any], ...]:
         """Return the schema of the arguments of each published tool and sub-agent of these names."""
         schemas = list[Mapping[str, Any]]()
         rows = PublishedAgent.objects.values_list("name", "tools", "input_schema")
@@ -282,20 +282,20 @@ class Catalogue:
             schemas += [schema] if name in tools else []
         return tuple(schemas)
 
-    def result_schemas(self, tool: str) -> tuple[Any, ...]:
+    def list_result_schemas(self, tool: str) -> tuple[Any, ...]:
         """Return the schema of the result of each published tool of this name that declares one."""
         rows = PublishedAgent.objects.values_list("tools", flat=True)
         described = (each for tools in rows for each in tools if each["name"] == tool)
         return tuple(each["result_schema"] for each in described if "result_schema" in each)
 
 
-def _definition(agent: str) -> dict[str, Any]:
+def _read_definition(agent: str) -> dict[str, Any]:
     """Return the definition of an agent as it was last published, empty if there is none."""
     rows = PublishedAgent.objects.filter(name=agent).values_list("fingerprint", flat=True)
-    return next((version.definition for version in versions(rows).values()), {})
+    return next((version.definition for version in read_versions(rows).values()), {})
 
 
-def _asking(tool: Mapping[str, Any]) -> Asking:
+def _derive_asking(tool: Mapping[str, Any]) -> Asking:
     if tool.get("question"):
         return Asking.ANSWERS
     if "approval" in tool.get("depends", ()):
@@ -303,7 +303,7 @@ def _asking(tool: Mapping[str, Any]) -> Asking:
     return Asking.ALWAYS if tool["approval"] else Asking.NEVER
 
 
-def texts_of(memory: dict[str, Any] | None) -> int:
+def count_memory_texts(memory: dict[str, Any] | None) -> int:
     """Return the number of texts of a published memory, 0 if there is no memory."""
     return int((memory or {}).get("last", 0))
 
@@ -323,7 +323,7 @@ def publish(registry: Registry) -> None:
                 description=agent.description,
                 fingerprint=agent.fingerprint,
                 input_schema=agent.input_schema,
-                tools=[_tool(agent, tool) for tool in agent.all_tools],
+                tools=[_describe_tool(agent, tool) for tool in agent.all_tools],
                 subagents=[child.name for child in agent.subagents],
                 steps=None if agent.steps is None else list(agent.steps),
                 thread_memory=None
@@ -350,10 +350,10 @@ def publish(registry: Registry) -> None:
     )
 
 
-def versions(fingerprints: Iterable[str]) -> dict[str, PublishedVersion]:
+def read_versions(fingerprints: Iterable[str]) -> dict[str, PublishedVersion]:
     """Return the published versions among these, by fingerprint. Leave out rows that do not match their fingerprint."""
     rows = AgentVersion.objects.filter(fingerprint__in=list(fingerprints))
-    parsed = [version_of(row) for row in rows]
+    parsed = [decode_version(row) for row in rows]
     return {version.fingerprint: version for version in parsed if version is not None}
 
 
@@ -371,13 +371,13 @@ def promote(agent: str, fingerprint: str) -> str:
     return str(matches[0])
 
 
-def version_of(row: AgentVersion) -> PublishedVersion | None:
+def decode_version(row: AgentVersion) -> PublishedVersion | None:
     """Return the version in a row, or None if the row was changed after it was published."""
     try:
         definition = json.loads(row.facts)
     except ValueError:
         return None
-    if sha256_of(definition) != row.fingerprint:
+    if hash_value(definition) != row.fingerprint:
         return None
     return PublishedVersion(
         agent=row.agent,
@@ -387,7 +387,7 @@ def version_of(row: AgentVersion) -> PublishedVersion | None:
     )
 
 
-def _tool(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
+def _describe_tool(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
     """Describe a tool of an agent. `waived` is set if the tool requires approval and this agent does not.
 
     `depends` names what its conditions judge for each call; their own fields then have the strictest value.

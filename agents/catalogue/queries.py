@@ -10,16 +10,16 @@ from itertools import zip_longest
 from typing import Any
 
 from agents.catalogue import published as catalogue
-from agents.catalogue.versions import changes
+from agents.catalogue.versions import list_changes
 from agents.models import AgentVersion, PublishedAgent
 from agents.sdk.spec import GATEWAY, PIN
 from runtime.core.documents import external_call
 from runtime.core.values.enums import EFFECT_CLASSES, EffectClass
-from runtime.core.values.json_schema import Property, parts
+from runtime.core.values.json_schema import Property, list_properties
 from runtime.core.values.json_values import is_text
-from runtime.reads.labels import effect_texts
-from runtime.reads.version_diff import VersionDifference, differences
-from runtime.reads.workers import CallOutcomes, call_outcomes, live_versions
+from runtime.reads.labels import describe_effect
+from runtime.reads.version_diff import VersionDifference, list_differences
+from runtime.reads.workers import CallOutcomes, count_call_outcomes, read_live_versions
 
 ALIVE = timedelta(seconds=10)
 
@@ -58,7 +58,7 @@ class UsedTool:
 class AgentView:
     """One agent as a worker published it. `subagents` pairs each name with whether it is published too.
 
-    Only `agent` fills in what the version says: `output` holds the parts of a typed result, None for text; `model`
+    Only `find_agent` fills in what the version says: `output` holds the parts of a typed result, None for text; `model`
     names its models; `instructions` is None if the version is not known. `remembers` is the number of texts of earlier
     runs of its thread that a run remembers, and with `sums_up` it remembers a summary of them.
     """
@@ -108,15 +108,17 @@ class VersionView:
         return any(difference.asks for difference in self.differences)
 
 
-def versions(name: str, limit: int, *, wordings: bool) -> tuple[VersionView, ...]:
+def list_versions(name: str, limit: int, *, wordings: bool) -> tuple[VersionView, ...]:
     """List the newest versions of an agent, newest first, `wordings` with the changed texts of instructions."""
     rows = AgentVersion.objects.filter(agent=name).order_by("-published_at", "-fingerprint")
-    parsed = [catalogue.version_of(row) for row in rows[: limit + 1]]
+    parsed = [catalogue.decode_version(row) for row in rows[: limit + 1]]
     intact = [version for version in parsed if version is not None]
-    live = live_versions(ALIVE).get(name, frozenset())
+    live = read_live_versions(ALIVE).get(name, frozenset())
     views = []
     for version, before in zip_longest(intact[:limit], intact[1 : limit + 1]):
-        listed = differences(changes(before.definition, version.definition)) if before else ()
+        listed = (
+            list_differences(list_changes(before.definition, version.definition)) if before else ()
+        )
         if not wordings:
             listed = tuple(
                 replace(each, lines=(), cut=False) if each.part == "instructions" else each
@@ -133,37 +135,39 @@ def versions(name: str, limit: int, *, wordings: bool) -> tuple[VersionView, ...
     return tuple(views)
 
 
-def published() -> tuple[AgentView, ...]:
+def list_agents() -> tuple[AgentView, ...]:
     """List every agent that a worker published, by name."""
     rows = list(PublishedAgent.objects.order_by("name"))
     names = {row.name for row in rows}
-    return tuple(_agent(row, names) for row in rows)
+    return tuple(_build_agent_view(row, names) for row in rows)
 
 
-def tools() -> tuple[UsedTool, ...]:
+def list_tools() -> tuple[UsedTool, ...]:
     """List the tools of all published agents by name. Different tools of the same name are listed separately."""
     users: dict[str, tuple[dict[str, Any], list[str]]] = {}
     for row in PublishedAgent.objects.order_by("name"):
         for tool in row.tools:
             users.setdefault(json.dumps(tool, sort_keys=True), (tool, []))[1].append(row.name)
-    outcomes = call_outcomes()
+    outcomes = count_call_outcomes()
     return tuple(
-        UsedTool(tool=_tool(tool), agents=tuple(names), outcomes=outcomes.get(tool["name"]))
+        UsedTool(
+            tool=_build_tool_view(tool), agents=tuple(names), outcomes=outcomes.get(tool["name"])
+        )
         for tool, names in sorted(users.values(), key=lambda entry: str(entry[0]["name"]))
     )
 
 
-def callers(name: str) -> tuple[str, ...]:
+def list_callers(name: str) -> tuple[str, ...]:
     """List the names of the other agents that call an agent, sorted."""
     rows = PublishedAgent.objects.filter(subagents__contains=[name]).exclude(name=name)
     return tuple(rows.order_by("name").values_list("name", flat=True))
 
 
-def documents() -> list[dict[str, Any]]:
+def list_agent_documents() -> list[dict[str, Any]]:
     """Return every published agent that people start as JSON for programs, sorted by name."""
     agents = PublishedAgent.objects.order_by("name")
     rows = [row for row in agents if external_call.is_started_by_people(row.name)]
-    by_fingerprint = catalogue.versions(row.fingerprint for row in rows)
+    by_fingerprint = catalogue.read_versions(row.fingerprint for row in rows)
     documents = []
     for row in rows:
         version = by_fingerprint.get(row.fingerprint)
@@ -181,7 +185,7 @@ def documents() -> list[dict[str, Any]]:
     return documents
 
 
-def agent(name: str) -> AgentView | None:
+def find_agent(name: str) -> AgentView | None:
     """Return one agent, or None if no worker published it."""
     if "\x00" in name:
         return None
@@ -191,39 +195,39 @@ def agent(name: str) -> AgentView | None:
     published_names = PublishedAgent.objects.filter(name__in=row.subagents).values_list(
         "name", flat=True
     )
-    version = catalogue.versions([row.fingerprint]).get(row.fingerprint)
+    version = catalogue.read_versions([row.fingerprint]).get(row.fingerprint)
     definition = {} if version is None else version.definition
     output, model = definition.get("output"), definition.get("model", [])
     return replace(
-        _agent(row, set(published_names)),
-        output=None if output is None else parts(output),
+        _build_agent_view(row, set(published_names)),
+        output=None if output is None else list_properties(output),
         model=(model,) if isinstance(model, str) else tuple(model),
         instructions=definition.get("instructions"),
     )
 
 
-def _agent(row: PublishedAgent, names: set[str]) -> AgentView:
+def _build_agent_view(row: PublishedAgent, names: set[str]) -> AgentView:
     return AgentView(
         name=row.name,
         description=row.description,
         fingerprint=row.fingerprint,
         published_at=row.published_at,
         schema=row.input_schema,
-        input=parts(row.input_schema),
-        tools=tuple(_tool(tool) for tool in row.tools),
+        input=list_properties(row.input_schema),
+        tools=tuple(_build_tool_view(tool) for tool in row.tools),
         subagents=tuple((child, child in names) for child in row.subagents),
         steps=None if row.steps is None else tuple(row.steps),
-        remembers=catalogue.texts_of(row.thread_memory),
+        remembers=catalogue.count_memory_texts(row.thread_memory),
         sums_up="summary" in (row.thread_memory or {}),
     )
 
 
-def _tool(tool: dict[str, Any]) -> ToolView:
-    effect, words = effect_texts(tool["effect"])
+def _build_tool_view(tool: dict[str, Any]) -> ToolView:
+    effect, words = describe_effect(tool["effect"])
     return ToolView(
         name=tool["name"],
         description=tool["description"],
-        arguments=parts(tool["schema"]),
+        arguments=list_properties(tool["schema"]),
         effect=effect,
         effect_words=words,
         risk=tool["risk"],
@@ -239,12 +243,12 @@ def _tool(tool: dict[str, Any]) -> ToolView:
     )
 
 
-def offered_tools(name: str) -> list[dict[str, Any]] | None:
+def describe_offered_tools(name: str) -> list[dict[str, Any]] | None:
     """Describe the tools of the gateway of this name as MCP does, None if there is none."""
     agent = PublishedAgent.objects.filter(name=name).first() if is_text(name) else None
     if agent is None:
         return None
-    version = catalogue.versions([agent.fingerprint]).get(agent.fingerprint)
+    version = catalogue.read_versions([agent.fingerprint]).get(agent.fingerprint)
     if version is None or version.definition["model"] != GATEWAY:
         return None
     names = agent.input_schema["properties"]["tool"]["enum"]  # in the order of the tools

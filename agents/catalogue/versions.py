@@ -41,17 +41,17 @@ class PublishedVersion:
     definition: dict[str, Any]
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[AgentChange, ...]:
+def list_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[AgentChange, ...]:
     """List the changes from one version's definition to another's, the most general first."""
-    return tuple(_changes(before, after))
+    return tuple(_compare_definitions(before, after))
 
 
-def nothing_known(before: str, after: str) -> tuple[AgentChange, ...]:
+def build_unknown_change(before: str, after: str) -> tuple[AgentChange, ...]:
     """Return the change from a version that was never published. A person must approve it."""
     return (AgentChange(part="version", before=before, after=after, asks=True),)
 
 
-def writes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+def list_new_writes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
     """List the tools whose effect class became `write`."""
     tools_before = _index_by_name(before.get("tools"))
     return tuple(
@@ -61,7 +61,9 @@ def writes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ..
     )
 
 
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[AgentChange]:
+def _compare_definitions(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[AgentChange]:
     plain = [key for key in {**before, **after} if key not in _LISTS]
     for key in plain:
         if before.get(key) != after.get(key):
@@ -72,10 +74,12 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Ag
                 asks=key not in _HARMLESS,
             )
     for key, word in _LISTS.items():
-        yield from _of_list(word, _index_by_name(before.get(key)), _index_by_name(after.get(key)))
+        yield from _compare_lists(
+            word, _index_by_name(before.get(key)), _index_by_name(after.get(key))
+        )
 
 
-def _of_list(
+def _compare_lists(
     word: str, before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[AgentChange]:
     for name in {**before, **after}:
@@ -89,11 +93,11 @@ def _of_list(
                     part=f"{word} {name}: {key}",
                     before=old.get(key),
                     after=new.get(key),
-                    asks=_asks(key, old.get(key), new.get(key)),
+                    asks=_needs_approval(key, old.get(key), new.get(key)),
                 )
 
 
-def _asks(key: str, before: Any, after: Any) -> bool:
+def _needs_approval(key: str, before: Any, after: Any) -> bool:
     """Say whether a person must approve this change of one tool: it is more than wording or more caution."""
     match key:
         case "schema":

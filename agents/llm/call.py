@@ -25,22 +25,22 @@ from agents.llm import event_loop, providers
 from agents.llm.clients.models import find_refused
 from agents.llm.failures import (
     UnusableReply,
-    failure_of,
+    derive_failure,
+    extract_provider_text,
     make_failure,
     mend,
-    provider_text,
     require_whole,
 )
-from agents.llm.messages import build_endings, conversation_of, fit, to_provider, tools_of
+from agents.llm.messages import build_endings, build_model_tools, convert_messages, fit, to_provider
 from agents.llm.rate_limits import Permit, RateLimits, WaitTooLong
-from agents.llm.replies import from_person, from_provider, restore_replies
+from agents.llm.replies import convert_person_reply, convert_provider_reply, restore_replies
 from agents.sdk.conditions import describe_exception, run_code
 from agents.sdk.spec import AgentSpec
-from runtime.core.run.retries import longest_wait
+from runtime.core.run.retries import compute_longest_wait
 from runtime.core.values.enums import FailureCause
-from runtime.core.values.json_values import copied
+from runtime.core.values.json_values import copy_value
 from runtime.core.values.limits import MAX_ERROR, MAX_SUMMARY
-from runtime.core.values.texts import plain
+from runtime.core.values.texts import clean_text
 from runtime.errors import KeyMissing
 from runtime.keyring import sealing
 from runtime.ports.effects import (
@@ -77,7 +77,7 @@ def call_model(
     that was received, every few seconds. A script has replied on return, and so has a person.
     """
     if request.fork_reply is not None or providers.is_scripted(agent):
-        outcome: Outcome | None = _at_once(agent, request)
+        outcome: Outcome | None = _answer_at_once(agent, request)
     else:
         call = _ModelCall(agent, request, rate_limits, outages or providers.Outages(), keep)
         outcome = call.prepare()
@@ -87,23 +87,25 @@ def call_model(
     return lambda: None  # it has ended
 
 
-def _at_once(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFailure:
+def _answer_at_once(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFailure:
     """Read the reply that a person gave, or run the agent's script, instead of calling a model."""
     try:
         if request.fork_reply is not None:
-            return from_person(agent, request.fork_reply)
-        if (answer := _own_summary(agent, request)) is not None:
+            return convert_person_reply(agent, request.fork_reply)
+        if (answer := _make_own_summary(agent, request)) is not None:
             return answer
-        reply, usage = run_script(agent, _conversation(agent, request), request.instructions)
-        as_text = _wants_text(request)
-        return from_provider(agent, reply, model=agent.model_name, summary=as_text, usage=usage)
+        reply, usage = run_script(agent, _build_conversation(agent, request), request.instructions)
+        as_text = _is_read_as_text(request)
+        return convert_provider_reply(
+            agent, reply, model=agent.model_name, summary=as_text, usage=usage
+        )
     except KeyMissing as exc:
-        failure = _waits_for_key(agent, request, exc)
+        failure = _make_key_failure(agent, request, exc)
     except Exception as exc:
         # No model is to blame if a script failed, or the reply that a person gave.
         error = type(exc).__name__ if agent.keeps_secrets else describe_exception(exc)
         if request.fork_reply:
-            error = plain(f"the reply that a person gave cannot be read: {error}")
+            error = clean_text(f"the reply that a person gave cannot be read: {error}")
         # A traceback may quote the request: where there may be secrets in it, it is left out.
         cause = None if agent.keeps_secrets or request.fork_reply else exc
         log.warning(_FAILED, agent.name, request.run, error, exc_info=cause)
@@ -112,12 +114,12 @@ def _at_once(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFail
     return failure if request.fork_reply else replace(failure, model=agent.model_name)
 
 
-def _waits_for_key(agent: AgentSpec, request: ModelRequest, exc: KeyMissing) -> ModelFailure:
+def _make_key_failure(agent: AgentSpec, request: ModelRequest, exc: KeyMissing) -> ModelFailure:
     log.error("Model call of %s in run %s: waits: %s", agent.name, request.run, exc)
     return make_failure(str(exc), FailureCause.WORKER, KEY_WAIT)
 
 
-def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
+def _make_own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
     """Return the summary by the agent's own function, if a summary is requested and the agent has such a function."""
     if request.memory_tokens:
         if not providers.is_scripted(agent):
@@ -129,7 +131,7 @@ def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
         return ModelAnswer(reply=None, text=text, model=agent.model_name, cost=0)
     if not (request.summary and agent.compaction and agent.compaction.summarise):
         return None
-    messages = map(copied, restore_replies(request.messages, request.calls))
+    messages = map(copy_value, restore_replies(request.messages, request.calls))
     text = run_code(agent.compaction.summarise, tuple(messages))
     is_sealed = agent.seals_texts or sealing.is_token(text)
     return ModelAnswer(reply=None, text=sealing.seal_held_text(text) if is_sealed else text)
@@ -141,7 +143,7 @@ def run_script(
     """Return the script's reply and its tokens: those it states, or an estimate. Code uses no tokens."""
     if agent.model is None:
         raise TypeError(f"{agent.name} has no script")
-    info = _script_arguments(agent)
+    info = _build_script_arguments(agent)
     info = replace(info, instructions=instructions) if instructions else info
     reply = run_code(agent.model, conversation, info)
     if not isinstance(reply, ModelResponse):
@@ -156,9 +158,9 @@ def run_script(
 
 
 @lru_cache(256)
-def _script_arguments(agent: AgentSpec) -> AgentInfo:
+def _build_script_arguments(agent: AgentSpec) -> AgentInfo:
     """Return the arguments of a script that follow the conversation."""
-    tools = tools_of(agent)
+    tools = build_model_tools(agent)
     return AgentInfo(
         function_tools=tools.function_tools,
         allow_text_output=tools.allow_text_output,
@@ -169,10 +171,10 @@ def _script_arguments(agent: AgentSpec) -> AgentInfo:
     )
 
 
-def _conversation(agent: AgentSpec, request: ModelRequest) -> list[ModelMessage]:
+def _build_conversation(agent: AgentSpec, request: ModelRequest) -> list[ModelMessage]:
     if request.inquiry is not None:  # asked once, besides the conversation that the cache knows
         return to_provider(agent, request.messages, [], request.instructions, request.calls)
-    conversation = conversation_of(
+    conversation = convert_messages(
         agent, request.run, request.frame, request.messages, request.instructions, request.calls
     )
     return conversation + build_endings(agent, request)
@@ -201,14 +203,14 @@ class _ModelCall:
         agent, request = self.agent, self.request
         self.model, self.fallback = providers.choose_models(agent, request.model, self.outages)
         try:
-            if (answer := _own_summary(agent, request)) is not None:
+            if (answer := _make_own_summary(agent, request)) is not None:
                 return answer
-            self.conversation = _conversation(agent, request)
-            self.refused = providers.refused_settings(self.model)
-            self.client = providers.model_of(self.model, self.refused)
+            self.conversation = _build_conversation(agent, request)
+            self.refused = providers.list_refused_settings(self.model)
+            self.client = providers.take_next_client(self.model, self.refused)
             if self.rate_limits is None:
                 return None
-            longest = longest_wait(self.agent.retry) if self.fallback else math.inf
+            longest = compute_longest_wait(self.agent.retry) if self.fallback else math.inf
             match self.rate_limits.acquire(self.model, self.request.queue_number, longest):
                 case RateLimited() as wait:
                     return wait
@@ -226,12 +228,12 @@ class _ModelCall:
         outcome: ModelAnswer | ModelFailure
         try:
             self.conversation = fit(self.conversation)
-            reply = await event_loop.within(self.request.deadline, self._exchange(), stop)
+            reply = await event_loop.await_call(self.request.deadline, self._exchange(), stop)
             reply = mend(replace(reply, usage=providers.complete_usage(reply, self.request_tokens)))
-            as_text = _wants_text(self.request)
+            as_text = _is_read_as_text(self.request)
             # A summary of the memory is as long as it may be: its beginning is worth keeping.
             require_whole(reply, as_text=as_text, may_be_cut=self.request.memory_tokens > 0)
-            answer = from_provider(self.agent, reply, model=self.model, summary=as_text)
+            answer = convert_provider_reply(self.agent, reply, model=self.model, summary=as_text)
             if self.request.summary and len(answer.text) > MAX_SUMMARY:
                 raise UnusableReply(f"wrote a summary of more than {MAX_SUMMARY} characters")
             outcome = replace(answer, fallback=self.fallback)
@@ -259,7 +261,7 @@ class _ModelCall:
         """Return the failure that an exception of the call means."""
         match exc:
             case KeyMissing():
-                failure = _waits_for_key(self.agent, self.request, exc)
+                failure = _make_key_failure(self.agent, self.request, exc)
             case TimeoutError():
                 error = f"{self.model} did not answer within {self.request.deadline:g} s"
                 failure = make_failure(error, FailureCause.TIME)
@@ -267,10 +269,10 @@ class _ModelCall:
                 error = f"the call of {self.model} was ended before it answered"
                 failure = make_failure(error, FailureCause.REQUEST)
             case _:
-                failure = failure_of(exc, model=self.model)
+                failure = derive_failure(exc, model=self.model)
                 log.warning(_FAILED, self.agent.name, self.request.run, failure.error)
                 if not self.agent.keeps_secrets:  # a provider may quote the request
-                    text = providers.without_keys(provider_text(exc))
+                    text = providers.without_keys(extract_provider_text(exc))
                     failure = replace(failure, provider_text=text)
         failure = self._complete(failure)
         if isinstance(exc, UnusableReply):
@@ -290,14 +292,16 @@ class _ModelCall:
                 if setting is None:
                     raise
                 self.refused |= {setting}
-                self.client = providers.model_of(self.model, self.refused)
+                self.client = providers.take_next_client(self.model, self.refused)
             else:
                 providers.remember_refused(self.model, self.refused)
                 return reply
 
     async def _receive(self) -> ModelResponse:
         agent, request = self.agent, self.request
-        tools = tools_of(agent, summary=request.summary, as_text=request.inquiry is not None)
+        tools = build_model_tools(
+            agent, summary=request.summary, as_text=request.inquiry is not None
+        )
         self.request_tokens = providers.estimate_request(
             self.conversation, tools.tool_defs.values()
         )
@@ -310,7 +314,7 @@ class _ModelCall:
         if (limit := request.memory_tokens or agent.max_tokens) is not None:
             settings["max_tokens"] = limit
         options: Any = {"model_request_parameters": tools, "model_settings": settings}
-        if not providers.streams(self.model):
+        if not providers.can_stream_replies(self.model):
             reply = await model_request(self.client, self.conversation, **options)
             self.snapshot = lambda: reply
             return reply
@@ -359,8 +363,8 @@ class _ModelCall:
                 return PartialReply(
                     text=text_to_store(self.agent, text),
                     tokens=-(-len(text) // providers.CHARACTERS),
-                    usage=providers.counts_of(used),
-                    cost=providers.cost_of(replace(reply, usage=used)),
+                    usage=providers.build_usage_counts(used),
+                    cost=providers.compute_cost(replace(reply, usage=used)),
                     model=self.model,
                 )
         return PartialReply(model=self.model)
@@ -368,11 +372,11 @@ class _ModelCall:
 
 def text_to_store(agent: AgentSpec, text: str) -> str:
     """Return at most MAX_ERROR characters of a reply, sealed if they may say what a held text says, or are one."""
-    text = plain(text)
+    text = clean_text(text)
     is_sealed = agent.seals_texts or sealing.is_token(text)
     return sealing.seal_held_text(text, MAX_ERROR) if is_sealed else text
 
 
-def _wants_text(request: ModelRequest) -> bool:
+def _is_read_as_text(request: ModelRequest) -> bool:
     """Say whether the reply is read as text, even if the agent's result is typed."""
     return request.summary or request.inquiry is not None

@@ -25,7 +25,7 @@ Stop = asyncio.Future[None]
 
 def start_call(call: Callable[[Stop], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     """Start `call` from any thread, and return at once. The returned function sets its Stop, from any thread."""
-    loop = _running_loop()
+    loop = _ensure_loop()
     stop: Stop = loop.create_future()
     asyncio.run_coroutine_threadsafe(call(stop), loop)
 
@@ -39,7 +39,7 @@ def start_call(call: Callable[[Stop], Coroutine[Any, Any, None]]) -> Callable[[]
     return end_soon
 
 
-async def within(seconds: float, call: Coroutine[Any, Any, T], stop: Stop) -> T:
+async def await_call(seconds: float, call: Coroutine[Any, Any, T], stop: Stop) -> T:
     """Return the result of `call`. Raise TimeoutError or Stopped on time, even if `call` cannot be cancelled."""
     task = asyncio.ensure_future(call)
     # asyncio logs the exception of an abandoned call unless it is read.
@@ -58,7 +58,7 @@ async def within(seconds: float, call: Coroutine[Any, Any, T], stop: Stop) -> T:
         del task, futures
 
 
-def _running_loop() -> asyncio.AbstractEventLoop:
+def _ensure_loop() -> asyncio.AbstractEventLoop:
     global _loop
     with _lock:
         if _loop is None:

@@ -20,7 +20,7 @@ from runtime.core.values.enums import FailureCause
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import is_text, require_json
 from runtime.core.values.limits import MAX_TOOL
-from runtime.core.values.texts import plain
+from runtime.core.values.texts import clean_text
 from runtime.ports.effects import ModelFailure
 
 # Reasons to stop, in small letters with underscores: those of the two protocols, and the same of other servers.
@@ -97,7 +97,7 @@ def require_whole(reply: ModelResponse, *, as_text: bool, may_be_cut: bool) -> N
     """
     details = reply.provider_details or {}
     sent, refusal = str(details.get("finish_reason") or ""), str(details.get("refusal") or "")
-    reason, label = sent.lower().replace("-", "_"), plain(sent)[:_MAX_REASON] or "refusal"
+    reason, label = sent.lower().replace("-", "_"), clean_text(sent)[:_MAX_REASON] or "refusal"
     if reply.finish_reason == "content_filter":
         raise UnusableReply(f"refused to answer, or a filter did ({label})", refusal)
     if not reason:
@@ -125,14 +125,14 @@ def make_failure(error: str, cause: FailureCause, retry_after: float | None = No
     return ModelFailure(error=error, cause=cause, retryable=can_retry, retry_after=retry_after)
 
 
-def failure_of(exc: Exception, *, model: str) -> ModelFailure:
+def derive_failure(exc: Exception, *, model: str) -> ModelFailure:
     """Return the failure that an exception of a provider's client means. `model` is the configured name."""
     kind: type[Exception] = type(exc)
     # The model layer leaves out the status of a redirect.
     status = getattr(exc, "status_code", getattr(exc.__cause__, "status_code", None))
     if status is not None and 300 <= status < 400:
         kind = NotTheApi
-    elif _refuses_key(exc):
+    elif _is_key_refused(exc):
         kind = exceptions.ModelAuthenticationError
     elif (
         type(exc) is exceptions.ModelHTTPError and exc.status_code not in _PASSING
@@ -150,12 +150,14 @@ def failure_of(exc: Exception, *, model: str) -> ModelFailure:
         kind=kind.__name__,
     )
     is_busy = cause in (FailureCause.LIMIT, FailureCause.PROVIDER)
-    return make_failure(plain(error), cause, getattr(exc, "retry_after", None) if is_busy else None)
+    return make_failure(
+        clean_text(error), cause, getattr(exc, "retry_after", None) if is_busy else None
+    )
 
 
-def provider_text(exc: Exception) -> str:
+def extract_provider_text(exc: Exception) -> str:
     """Return the provider's error text, which may quote the request; nothing if it may quote the key."""
-    if not isinstance(exc, exceptions.ModelAPIError) or exc.body is None or _refuses_key(exc):
+    if not isinstance(exc, exceptions.ModelAPIError) or exc.body is None or _is_key_refused(exc):
         return ""
     error = exc.body.get("error", exc.body) if isinstance(exc.body, dict) else exc.body
     message = error.get("message") if isinstance(error, dict) else error
@@ -214,7 +216,7 @@ def _mend_text(text: str) -> str:
     return joined.replace("\x00", "\ufffd")
 
 
-def _refuses_key(exc: Exception) -> bool:
+def _is_key_refused(exc: Exception) -> bool:
     """Say whether the provider refused the key. Gemini does it with 400."""
     body = exc.body if isinstance(exc, exceptions.ModelAPIError) else None
     return isinstance(exc, exceptions.ModelAuthenticationError) or "API_KEY_INVALID" in str(body)

@@ -35,9 +35,9 @@ from agents.llm import replies
 from agents.sdk import inputs
 from agents.sdk import scripts as texts
 from agents.sdk.spec import FINAL_ANSWER, PIN, AgentSpec, ToolSpec
-from runtime.core.documents.blobs import begins
+from runtime.core.documents.blobs import is_earlier_state
 from runtime.core.run.continuation import Call
-from runtime.core.values.json_values import copied, file_of
+from runtime.core.values.json_values import copy_value, decode_file
 from runtime.keyring import sealing
 from runtime.ports import effects
 
@@ -69,7 +69,7 @@ def to_provider(
     for message in added:
         match message["role"]:
             case "model":
-                conversation.append(_reply(agent, message, calls_by_id))
+                conversation.append(_restore_reply(agent, message, calls_by_id))
                 continue
             case "results":
                 replied = (
@@ -77,7 +77,9 @@ def to_provider(
                 )
                 reply = next(replied, None)
                 reply_calls = reply.tool_calls if reply else []
-                parts = [_result(agent, reply_calls, result) for result in message["results"]]
+                parts = [
+                    _build_result_part(agent, reply_calls, result) for result in message["results"]
+                ]
             case "input":
                 parts = [UserPromptPart(_as_json(message["content"]))]
                 if memory := message.get("memory"):
@@ -123,7 +125,7 @@ class _Begun:
 
     def begins(self, messages: tuple[dict[str, Any], ...], calls: tuple[Call, ...]) -> bool:
         """Say whether a frame with these messages and calls was once translated into this conversation."""
-        return begins(self.messages, messages) or (
+        return is_earlier_state(self.messages, messages) or (
             self.messages == messages[: len(self.messages)]
             and [*map(_FIELDS, self.calls)] == [*map(_FIELDS, calls[: len(self.calls)])]
         )
@@ -134,7 +136,7 @@ _lock = threading.Lock()
 _cache: "OrderedDict[tuple[UUID, str], _Begun]" = OrderedDict()
 
 
-def conversation_of(
+def convert_messages(
     agent: AgentSpec,
     run: UUID,
     frame: str,
@@ -197,7 +199,7 @@ def build_endings(agent: AgentSpec, request: effects.ModelRequest) -> list[Model
 
 
 @lru_cache(256)
-def tools_of(
+def build_model_tools(
     agent: AgentSpec, *, summary: bool = False, as_text: bool = False
 ) -> ModelRequestParameters:
     """List the model's functions: the agent's tools, its sub-agents, and `final_answer` if its result is typed.
@@ -228,7 +230,9 @@ def tools_of(
     )
 
 
-def _reply(agent: AgentSpec, message: dict[str, Any], calls: Mapping[str, Call]) -> ModelResponse:
+def _restore_reply(
+    agent: AgentSpec, message: dict[str, Any], calls: Mapping[str, Call]
+) -> ModelResponse:
     """Restore a stored reply in a form that every provider accepts. Raise as secrets.open_reply."""
     reply: ModelResponse = replies.open_details(replies.restore_reply(message, calls))
     parts = []
@@ -257,20 +261,24 @@ def _restore_part(agent: AgentSpec, part: Any) -> Any:
         part = part if args is part.args else replace(part, args=args)
     else:
         part = replies.open_part(part)
-    args = part.args if type(part.args) is dict else replies.args_of(part)
+    args = part.args if type(part.args) is dict else replies.decode_args(part)
     return part if isinstance(args, dict) else replace(part, args={INVALID_JSON_KEY: args})
 
 
-def _result(
+def _build_result_part(
     agent: AgentSpec, calls: list[ToolCallPart], result: dict[str, Any]
 ) -> ToolReturnPart | UserPromptPart:
     outcome, content = _word_result(agent, result)
-    if isinstance(content, dict) and "base64" in content and (file := file_of(content)) is not None:
+    if (
+        isinstance(content, dict)
+        and "base64" in content
+        and (file := decode_file(content)) is not None
+    ):
         # The model looks at it. One that takes no files gets a note instead.
         binary = BinaryContent(data=file.data, media_type=file.media_type)
         content = [f"{file.media_type}, {len(file.data)} bytes", binary]
     else:
-        content = copied(content)  # a script may change it
+        content = copy_value(content)  # a script may change it
     index = int(result["call"].rsplit(".", 1)[1])
     if index < len(calls):
         return ToolReturnPart(
@@ -302,7 +310,7 @@ def _word_result(agent: AgentSpec, result: dict[str, Any]) -> tuple[texts.Outcom
     elif "edited_by" in result and outcome == "success":
         words = f"{texts.RESULT}{_as_json(content)}"
     if "edited_by" in result:
-        args = sealing.args_for_reviewers(result["tool"], result["args"])
+        args = sealing.open_args_for_reviewers(result["tool"], result["args"])
         words = f"{texts.EDITED}{_as_json(args)}\n{words}"
     return outcome, words
 

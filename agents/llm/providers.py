@@ -30,15 +30,15 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
 from agents import endpoints
-from agents.endpoints import SCRIPTED, Endpoint, ProviderKind, provider_of
+from agents.endpoints import SCRIPTED, Endpoint, ProviderKind, parse_provider_name
 from agents.errors import RegistryError
-from agents.llm.clients.models import client_of
+from agents.llm.clients.models import make_client
 from agents.masked_output import REDACTED
 from agents.registry import Registry
 from agents.sdk.spec import AgentSpec
 from runtime.core.values.budgets import MICROS, Rates
 from runtime.core.values.limits import MAX_INTEGER
-from runtime.core.values.texts import plain
+from runtime.core.values.texts import clean_text
 
 # A client looks at each of its connections whenever a call begins or ends: hundreds of them would take longer
 # than the call.
@@ -71,7 +71,7 @@ def is_scripted(agent: AgentSpec) -> bool:
     return agent.model is not None and (agent.is_code or settings.SIGNOFF_MODEL == SCRIPTED)
 
 
-def models_of(agent: AgentSpec) -> tuple[str, ...]:
+def list_models(agent: AgentSpec) -> tuple[str, ...]:
     """List the agent's models in the order in which they are called.
 
     Empty if neither it nor the installation names one.
@@ -124,7 +124,7 @@ def choose_models(agent: AgentSpec, next_model: str, outages: Outages) -> tuple[
     `next_model` is the one that the engine names once the attempts at the previous one are used up. It is ignored if
     it is no longer configured.
     """
-    models = models_of(agent)
+    models = list_models(agent)
     if next_model not in models:
         next_model = outages.choose(models)
     elif next_model != models[0]:
@@ -133,29 +133,29 @@ def choose_models(agent: AgentSpec, next_model: str, outages: Outages) -> tuple[
     return next_model, later[0] if later else ""
 
 
-def model_of(name: str, refused: frozenset[str] = frozenset()) -> Model:
+def take_next_client(name: str, refused: frozenset[str] = frozenset()) -> Model:
     """Return the next client in turn of that model, which leaves out the `refused` settings.
 
     Raise LookupError for an unknown provider.
     """
-    endpoint = read_endpoints()[provider_of(name)]
+    endpoint = read_endpoints()[parse_provider_name(name)]
     with _making:  # or two threads would each make a client, and one would never be closed
-        return _client(endpoint, name.partition(":")[2], refused, next(_turns))
+        return _make_cached_client(endpoint, name.partition(":")[2], refused, next(_turns))
 
 
-def streams(name: str) -> bool:
+def can_stream_replies(name: str) -> bool:
     """Say whether the provider of that model streams replies."""
-    return read_endpoints()[provider_of(name)].streams
+    return read_endpoints()[parse_provider_name(name)].streams
 
 
-def refused_settings(name: str) -> frozenset[str]:
+def list_refused_settings(name: str) -> frozenset[str]:
     """Return the settings that the server of that model refused, as far as this process knows."""
     return _refused.get(name, frozenset())
 
 
 def remember_refused(name: str, refused: frozenset[str]) -> None:
     """Leave out these settings of each request to that model, whose server replied without them."""
-    if refused != refused_settings(name):
+    if refused != list_refused_settings(name):
         log.warning("Model %s: its server refuses %s", name, ", ".join(sorted(refused)))
         _refused[name] = refused
 
@@ -173,26 +173,26 @@ def without_keys(text: str) -> str:
     """Replace every provider's key in a text, and shorten it to the length of an error."""
     for key in (endpoint.key for endpoint in read_endpoints().values() if endpoint.key):
         text = text.replace(key, REDACTED)
-    return plain(text)
+    return clean_text(text)
 
 
-def lacking(registry: Registry) -> Iterator[str]:
+def list_lacking_settings(registry: Registry) -> Iterator[str]:
     """List the settings that agents' models lack, each with agent, field, model and variable."""
     endpoints_by_name = read_endpoints()
     for agent in registry.agents.values():
-        if not models_of(agent):
+        if not list_models(agent):
             yield (
                 f"agent {agent.name}: model: it has no script, names no model,"
                 " and SIGNOFF_MODEL is scripted: set one of them"
             )
         for model in agent.models if not is_scripted(agent) else ():
-            if (lack := endpoints.missing(model, endpoints_by_name)) is not None:
+            if (lack := endpoints.find_missing_variable(model, endpoints_by_name)) is not None:
                 yield f"agent {agent.name}: models: {model}: {lack}"
 
 
 def require_models(registry: Registry) -> None:
     """Raise RegistryError if an agent has no model that can be called."""
-    for lack in lacking(registry):
+    for lack in list_lacking_settings(registry):
         raise RegistryError(lack)
 
 
@@ -200,27 +200,27 @@ def import_clients(registry: Registry) -> None:
     """Import the clients of all models in use, which takes a second, before the first run waits for it."""
     agents = [agent for agent in registry.agents.values() if not is_scripted(agent)]
     endpoints_by_name = read_endpoints()
-    for name in {provider_of(model) for agent in agents for model in models_of(agent)}:
+    for name in {parse_provider_name(model) for agent in agents for model in list_models(agent)}:
         library = (
             "anthropic" if endpoints_by_name[name].kind is ProviderKind.ANTHROPIC else "openai"
         )
         import_module(f"pydantic_ai.models.{library}")
 
 
-def rates_of(agent: AgentSpec) -> Rates | None:
+def find_rates(agent: AgentSpec) -> Rates | None:
     """Return the price of the agent's model, of several the highest. None if one has no known price."""
     if is_scripted(agent):
         return _SCRIPTS
-    return _highest_rates(models_of(agent))
+    return _find_highest_rates(list_models(agent))
 
 
-def cost_of(response: ModelResponse) -> int | None:
+def compute_cost(response: ModelResponse) -> int | None:
     """Return the cost of a provider's reply in micro-units of US dollars, rounded up; None if unknown."""
     if response.usage.unmeasured_requests or response.model_name is None:
         return None
-    provider_name = _listed_as(response.provider_name or "")
-    price = _price(provider_name, response.model_name, response.usage)
-    return None if price is None else _micros(price)
+    provider_name = _find_listed_name(response.provider_name or "")
+    price = _find_price(provider_name, response.model_name, response.usage)
+    return None if price is None else _round_to_micros(price)
 
 
 def estimate_request(
@@ -234,12 +234,17 @@ def estimate_request(
         if isinstance(message, ModelRequest)
     ]
     parts = sum(len(message.parts) for message in conversation)
-    return OVERHEAD + PART_OVERHEAD * parts + estimate_tokens(conversation) + _tokens(texts)
+    return (
+        OVERHEAD
+        + PART_OVERHEAD * parts
+        + estimate_tokens(conversation)
+        + _estimate_text_tokens(texts)
+    )
 
 
 def estimate_tokens(messages: Iterable[ModelMessage]) -> int:
     """Estimate the tokens of all texts, thoughts and calls in these messages."""
-    return _tokens(
+    return _estimate_text_tokens(
         f"{part.tool_name}{part.args or ''}"
         if isinstance(part, ToolCallPart)
         else str(getattr(part, "content", ""))
@@ -254,7 +259,7 @@ def complete_usage(reply: ModelResponse, request: int, *, is_partial: bool = Fal
     `request` is the estimate of its request. Of a partial reply the provider may have counted only the beginning.
     """
     usage, refusal = reply.usage, (reply.provider_details or {}).get("refusal")
-    estimate = estimate_tokens([reply]) + _tokens([str(refusal or "")])
+    estimate = estimate_tokens([reply]) + _estimate_text_tokens([str(refusal or "")])
     sent, output = usage.input_tokens, usage.output_tokens
     cached = {name: getattr(usage, name) for name in _CACHED}
     details = {name: n for name, n in usage.details.items() if _is_count(n, MAX_INTEGER)}
@@ -273,7 +278,7 @@ def complete_usage(reply: ModelResponse, request: int, *, is_partial: bool = Fal
     return RequestUsage(input_tokens=sent, output_tokens=output, details=details, **cached)
 
 
-def counts_of(usage: RequestUsage) -> dict[str, int]:
+def build_usage_counts(usage: RequestUsage) -> dict[str, int]:
     """Return a usage as an event has it. Of its tokens, `estimated_tokens` are no counts of the provider."""
     counts = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
     estimated = usage.details.get(_ESTIMATED, 0)
@@ -281,21 +286,30 @@ def counts_of(usage: RequestUsage) -> dict[str, int]:
 
 
 @lru_cache
-def _highest_rates(models: tuple[str, ...]) -> Rates | None:
-    sent, replied = _highest(models, input_tokens=_SAMPLE), _highest(models, output_tokens=_SAMPLE)
+def _find_highest_rates(models: tuple[str, ...]) -> Rates | None:
+    sent, replied = (
+        _find_highest_price(models, input_tokens=_SAMPLE),
+        _find_highest_price(models, output_tokens=_SAMPLE),
+    )
     return None if sent is None or replied is None else Rates(input=sent, output=replied)
 
 
-def _highest(models: tuple[str, ...], **sample: int) -> int | None:
+def _find_highest_price(models: tuple[str, ...], **sample: int) -> int | None:
     """Return the highest price of a million of such tokens, None if one of the models has no price."""
     from genai_prices import Usage
 
-    names = [(_listed_as(provider_of(name)), name.partition(":")[2]) for name in models]
-    prices = [price for name in names if (price := _price(*name, Usage(**sample))) is not None]
-    return _micros(max(prices) * (1_000_000 // _SAMPLE)) if len(prices) == len(names) else None
+    names = [
+        (_find_listed_name(parse_provider_name(name)), name.partition(":")[2]) for name in models
+    ]
+    prices = [price for name in names if (price := _find_price(*name, Usage(**sample))) is not None]
+    return (
+        _round_to_micros(max(prices) * (1_000_000 // _SAMPLE))
+        if len(prices) == len(names)
+        else None
+    )
 
 
-def _listed_as(provider_name: str) -> str:
+def _find_listed_name(provider_name: str) -> str:
     """Return a provider's name in the price list. A server that only speaks OpenAI's protocol keeps its own name."""
     endpoint = read_endpoints().get(provider_name)
     if endpoint is None or endpoint.is_compatible:
@@ -303,7 +317,7 @@ def _listed_as(provider_name: str) -> str:
     return _LISTED_AS.get(endpoint.kind, endpoint.kind)
 
 
-def _price(provider_name: str, model: str, usage: Any) -> Decimal | None:
+def _find_price(provider_name: str, model: str, usage: Any) -> Decimal | None:
     from genai_prices import calc_price
 
     try:
@@ -312,7 +326,7 @@ def _price(provider_name: str, model: str, usage: Any) -> Decimal | None:
         return None
 
 
-def _micros(price: Decimal) -> int:
+def _round_to_micros(price: Decimal) -> int:
     return int((price * MICROS).to_integral_value(rounding=ROUND_CEILING))
 
 
@@ -320,20 +334,22 @@ def _is_count(value: object, max_count: int, estimate: int = 0) -> bool:
     return type(value) is int and estimate <= SPREAD * value and 0 <= value <= max_count
 
 
-def _tokens(texts: Iterable[str]) -> int:
+def _estimate_text_tokens(texts: Iterable[str]) -> int:
     return -(-sum(len(text.encode(errors="surrogatepass")) for text in texts) // CHARACTERS)
 
 
 @cache
-def _client(endpoint: Endpoint, model: str, refused: frozenset[str], _turn: int) -> Model:
-    return client_of(endpoint, model, refused)
+def _make_cached_client(
+    endpoint: Endpoint, model: str, refused: frozenset[str], _turn: int
+) -> Model:
+    return make_client(endpoint, model, refused)
 
 
 def _reset() -> None:
     """Forget clients after a fork: it must not share the parent's sockets, and the lock may be held."""
     global _making
     _making = threading.Lock()
-    _client.cache_clear()
+    _make_cached_client.cache_clear()
 
 
 os.register_at_fork(after_in_child=_reset)

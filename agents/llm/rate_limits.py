@@ -102,7 +102,7 @@ class RateLimits:
         try:
             row, values = None, {"model": model, "queue_number": queue_number, "longest": longest}
             with pool.pooled() as connection:
-                limit = pool.row(connection, _READ, values)
+                limit = pool.fetch_row(connection, _READ, values)
                 assert limit is not None  # a SELECT without FROM has one row
                 now, interval = limit
                 if interval is not None and interval >= MIN_INTERVAL_SECONDS:

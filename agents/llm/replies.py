@@ -21,7 +21,7 @@ from pydantic_ai.usage import RequestUsage
 from pydantic_core import to_jsonable_python
 
 from agents import secrets
-from agents.llm.providers import cost_of, counts_of
+from agents.llm.providers import build_usage_counts, compute_cost
 from agents.sdk import inputs
 from agents.sdk.definitions import ANSWER_ARGUMENT, ANSWERED_TOGETHER
 from agents.sdk.scripts import REPEATED
@@ -29,7 +29,7 @@ from agents.sdk.spec import FINAL_ANSWER, AgentSpec
 from runtime.core.run.continuation import Call, GivenReply
 from runtime.core.run.events import Proposal
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import copied, is_equal, require_json
+from runtime.core.values.json_values import copy_value, is_equal, require_json
 from runtime.core.values.limits import MAX_ANSWER
 from runtime.keyring import sealing
 from runtime.ports.effects import ModelAnswer
@@ -53,7 +53,7 @@ _REPLIES: TypeAdapter[list[ModelResponse]] = TypeAdapter(
 _DETAILS = ""  # the name for `provider_details`, which no tool has
 
 
-def from_provider(
+def convert_provider_reply(
     agent: AgentSpec,
     response: ModelResponse,
     *,
@@ -67,11 +67,11 @@ def from_provider(
     """
     used = usage or response.usage
     text = response.text or ""
-    output, calls = None, _proposals(agent, response)
+    output, calls = None, _build_proposals(agent, response)
     if not summary:
         output, calls = inputs.read_result(agent, calls, text)
     if agent.answer is not None and not summary:
-        output, calls = None, held_proposals(agent, calls, text, output)
+        output, calls = None, build_held_proposals(agent, calls, text, output)
     elif agent.seals_texts and not response.tool_calls:
         calls = seal_texts(calls)
     stored = response
@@ -94,13 +94,13 @@ def from_provider(
         output=output,
         output_kept=output_kept,
         at_once=agent.at_once if calls else 0,
-        usage=counts_of(used),
-        cost=0 if is_script else cost_of(response),
+        usage=build_usage_counts(used),
+        cost=0 if is_script else compute_cost(response),
         model=model,
     )
 
 
-def from_person(agent: AgentSpec, reply: GivenReply) -> ModelAnswer:
+def convert_person_reply(agent: AgentSpec, reply: GivenReply) -> ModelAnswer:
     """Read the reply that a person gave in a fork as one of the model. Raise as secrets.open_args."""
     # A text without calls is the answer, which is not sealed again.
     is_sealed = agent.seals_texts and bool(reply.calls)
@@ -112,10 +112,10 @@ def from_person(agent: AgentSpec, reply: GivenReply) -> ModelAnswer:
         if tool is not None and tool.secret_args:
             args = secrets.open_args(tool, args)
         parts.append(ToolCallPart(tool_name=call.tool, args=args))
-    return replace(from_provider(agent, ModelResponse(parts=parts)), cost=0)
+    return replace(convert_provider_reply(agent, ModelResponse(parts=parts)), cost=0)
 
 
-def args_of(part: ToolCallPart) -> Any:
+def decode_args(part: ToolCallPart) -> Any:
     """Return the proposed arguments. Text that is not JSON stays text, which admission refuses."""
     if not isinstance(part.args, str):
         return part.args or {}
@@ -153,7 +153,7 @@ def to_stored(
                 fields.pop("tool_call_id", None)
             # Tool and arguments are left out if they can be made of these again.
             args = next(proposals).args if output is None else output
-            form = _form(part.args, args)
+            form = _find_form(part.args, args)
             is_left_out = form is not None
             if form is not None:
                 fields.pop("args", None)
@@ -165,7 +165,7 @@ def to_stored(
 
 def restore_reply(message: dict[str, Any], calls: Mapping[str, Call]) -> ModelResponse:
     """Restore the reply of a frame's message; `calls` has those of the frame. Raise ValidationError."""
-    reply = copied(_fill(message, calls))  # a script may change it
+    reply = copy_value(_fill(message, calls))  # a script may change it
     parts = [*map(_plain_part, reply["parts"])]
     if reply.keys() == {"parts"} and None not in parts:
         return ModelResponse(parts=parts, timestamp=NO_TIME)
@@ -210,7 +210,7 @@ def find_calls(messages: Sequence[dict[str, Any]], calls: tuple[Call, ...]) -> d
     return by_id
 
 
-def held_proposals(
+def build_held_proposals(
     agent: AgentSpec, calls: Sequence[Proposal], text: str, output: dict[str, Any] | None
 ) -> tuple[Proposal, ...]:
     """Return the calls of a reply, where the answer is a call. One that does not fit is refused with its reason.
@@ -313,12 +313,12 @@ def open_part(part: Any) -> Any:
     return part if content is part.content else replace(part, content=content)
 
 
-def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...]:
+def _build_proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...]:
     """Return the calls in order, not by id: some providers give every call of a reply the same id."""
     proposals: list[Proposal] = []
     unsealed: list[tuple[str, Any]] = []
     for part in response.tool_calls:
-        name, args = part.tool_name, args_of(part)
+        name, args = part.tool_name, decode_args(part)
         tool, call = agent.tool(name), (name, args)
         if tool is not None and tool.secret_args and tool is not agent.answer:
             # The engine finds calls that repeat each other, but sealed arguments never look equal.
@@ -332,7 +332,7 @@ def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...
     return tuple(proposals)
 
 
-def _form(sent: Any, args: Any) -> str | None:
+def _find_form(sent: Any, args: Any) -> str | None:
     """Return an empty text if `sent` are these arguments, the form if it is their text, None if it is neither."""
     if sent is args or (not sent and args == {}):
         return ""

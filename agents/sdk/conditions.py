@@ -17,7 +17,7 @@ from agents.masked_output import REDACTED
 from agents.sdk.spec import ToolSpec
 from runtime.core.values.enums import RISKS, Risk
 from runtime.core.values.limits import MAX_SENTENCE_VALUE
-from runtime.core.values.texts import plain, write_on_one_line
+from runtime.core.values.texts import clean_text, write_on_one_line
 
 LIMIT = 1.0  # seconds of one condition
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
@@ -43,12 +43,12 @@ def judge(tool: ToolSpec, arguments: Mapping[str, Any]) -> ConditionResult:
     risk, approval = tool.risk, tool.approval
     try:
         if callable(risk):
-            level = within(risk, tool, arguments, LIMIT)
+            level = call_function_in_time(risk, tool, arguments, LIMIT)
             if level not in RISKS:
                 raise ValueError(f"{level!r} is not one of {', '.join(Risk)}")
             risk = Risk(level)
         if callable(approval):
-            asks = within(approval, tool, arguments, LIMIT)
+            asks = call_function_in_time(approval, tool, arguments, LIMIT)
             if not isinstance(asks, bool):
                 raise TypeError(f"{asks!r} is not True or False")
             approval = asks
@@ -61,7 +61,7 @@ def judge(tool: ToolSpec, arguments: Mapping[str, Any]) -> ConditionResult:
     return ConditionResult(risk=risk, approval=approval)
 
 
-def within(
+def call_function_in_time(
     function: Callable[..., Any],
     tool: ToolSpec,
     arguments: Mapping[str, Any],
@@ -122,7 +122,7 @@ def check(function: Any, setting: str, argument_names: Collection[str], label: s
             )
 
 
-def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:
+def fill_sentence(tool: ToolSpec, args: dict[str, Any]) -> str:
     """Fill these arguments into the tool's sentence, long ones cut, and without secrets.
 
     The sentence is a heading, a row of a list, a mail; an approval shows all arguments next to it. Characters
@@ -161,12 +161,12 @@ def run_code(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> 
 def describe_exception(exc: BaseException) -> str:
     """Return type and message: a message alone often says nothing (`KeyError: 'id'`)."""
     message = message_of(exc)
-    return message if isinstance(exc, CodeEnded) else plain(f"{type(exc).__name__}: {message}")
+    return message if isinstance(exc, CodeEnded) else clean_text(f"{type(exc).__name__}: {message}")
 
 
 def message_of(exc: BaseException) -> str:
     """Return the message of an exception, also if the author's class cannot write it."""
     try:
-        return plain(str(exc))
+        return clean_text(str(exc))
     except Exception:
         return "its message cannot be read"

@@ -127,7 +127,7 @@ class Budget:
     def read(self, label: str) -> budgets.BudgetLimits | None:
         """Return the budget as the engine stores it. Raise DefinitionError."""
         try:
-            return budgets.budget_of(asdict(self))
+            return budgets.read_budget(asdict(self))
         except budgets.InvalidBudget as exc:
             raise DefinitionError(f"{label}: its budget: {exc}") from exc
 
@@ -206,40 +206,40 @@ def tool(
         if functions:
             raise DefinitionError(f"{label}: write @tool() above it, with the parentheses")
         mistakes.check_settings(tool, settings, label)
-        effect_class = fields.effect(effect, function, label)
+        effect_class = fields.check_effect(effect, function, label)
         signature = foreign_signature or read_signature(function, label, context=ToolContext)
         return ToolSpec(
-            name=fields.name(function.__name__, label),
-            description=fields.description(inspect.getdoc(function), label),
+            name=fields.check_name(function.__name__, label),
+            description=fields.check_description(inspect.getdoc(function), label),
             function=function,
             arguments=signature.arguments,
-            schema=fields.schema(signature, secret_args),
+            schema=fields.build_arguments_schema(signature, secret_args),
             result=signature.result,
             result_schema=_NOTHING if secret_result else signature.result_schema,
             defaults=signature.defaults,
             effect=effect_class,
-            risk=fields.risk(risk, signature, label),
-            approval=fields.approval(approval, signature, label),
-            sentence=fields.sentence(sentence, function.__name__, signature, label),
+            risk=fields.check_risk(risk, signature, label),
+            approval=fields.check_approval(approval, signature, label),
+            sentence=fields.check_sentence(sentence, function.__name__, signature, label),
             deadline=deadline,
             wants_context=signature.wants_context,
-            retry=fields.retry(retry, label),
+            retry=fields.check_retry(retry, label),
             expires_in=expires_in,
-            secret_args=fields.secret_args(secret_args, signature, label),
+            secret_args=fields.check_secret_args(secret_args, signature, label),
             secret_result=secret_result,
-            isolate=fields.isolate(function, effect_class, label) if isolate else False,
-            deny_reasons=fields.deny_reasons(deny_reasons, label),
-            preview=fields.before(preview, "preview", signature, label),
-            preview_ignores=fields.preview_ignores(preview_ignores, preview, label),
-            precondition=fields.before(precondition, "precondition", signature, label),
-            credentials=fields.credentials(credentials, signature, label),
+            isolate=fields.check_isolate(function, effect_class, label) if isolate else False,
+            deny_reasons=fields.check_deny_reasons(deny_reasons, label),
+            preview=fields.check_function(preview, "preview", signature, label),
+            preview_ignores=fields.check_preview_ignores(preview_ignores, preview, label),
+            precondition=fields.check_function(precondition, "precondition", signature, label),
+            credentials=fields.check_credentials(credentials, signature, label),
         )
 
-    definition: Any = mistakes.recording(define)
+    definition: Any = mistakes.record_mistakes(define)
     return definition(*functions) if functions else definition  # type: ignore[no-any-return]
 
 
-@mistakes.recording
+@mistakes.record_mistakes
 def agent(
     *,
     name: str,
@@ -291,19 +291,19 @@ def agent(
     is no part of the agent's version. Raises DefinitionError if the definition is invalid.
     """
     label = f"agent {name}"
-    tools = fields.usable(ToolSpec, tools)
+    tools = fields.select_usable(ToolSpec, tools)
     tools = (*tools, _plan_tool()) if plan else tools
-    subagents = fields.usable(AgentSpec, subagents)
+    subagents = fields.select_usable(AgentSpec, subagents)
     names = [*(tool.name for tool in tools), *(subagent.name for subagent in subagents)]
     fields.refuse_duplicates(names, label)
-    schema = fields.input_schema(input, label)
+    schema = fields.build_input_schema(input, label)
     return AgentSpec(
-        name=fields.name(name, label),
-        title=fields.title(title, label),
-        description=fields.description(description, label),
-        instructions=fields.instructions(instructions, label),
+        name=fields.check_name(name, label),
+        title=fields.check_title(title, label),
+        description=fields.check_description(description, label),
+        instructions=fields.check_instructions(instructions, label),
         instruct=None if isinstance(instructions, str | Prompt) else instructions,
-        prompt_name=fields.prompt_name(instructions, schema, label),
+        prompt_name=fields.check_prompt_name(instructions, schema, label),
         model=None if isinstance(model, str) else model,
         temperature=temperature,
         max_tokens=max_tokens,
@@ -313,15 +313,15 @@ def agent(
         tools=tools,
         subagents=subagents,
         steps=None if steps is None else tuple(steps),
-        approvals=fields.approvals(approvals, label),
-        models=fields.models(model, models, label),
-        retry=fields.retry(retry, label),
+        approvals=fields.check_approvals(approvals, label),
+        models=fields.check_models(model, models, label),
+        retry=fields.check_retry(retry, label),
         deadline=deadline,
         holds=holds or NEVER_HELD,
-        compaction=fields.compaction(compaction, label),
+        compaction=fields.check_compaction(compaction, label),
         budget=None if budget is None else budget.read(label),
         output=output,
-        output_schema=None if output is None else fields.output(output, names, label),
+        output_schema=None if output is None else fields.build_output_schema(output, names, label),
         answer=answer_tool(tool, answer, output, names, label),
     )
 
@@ -352,7 +352,7 @@ def plan(
         )
     except ValueError as exc:
         raise ToolError(f"the plan was not changed: {exc}") from exc
-    return frames.plan_result(changed)
+    return frames.make_plan_result(changed)
 
 
 def answer_tool(

@@ -13,7 +13,7 @@ from agents.credentials import Credential
 from agents.endpoints import NAMED
 from agents.errors import DefinitionError
 from agents.sdk import conditions, previews, spec
-from agents.sdk.signature import ToolSignature, json_schema_of
+from agents.sdk.signature import ToolSignature, build_json_schema
 from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import EFFECT_CLASSES, RISKS, EffectClass, FailureCause, Risk
 from runtime.core.values.texts import find_placeholders
@@ -26,7 +26,7 @@ MAX_DENY_REASONS, MAX_DENY_REASON = 8, 120  # texts that a tool suggests, and ch
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
-def instructions(instructions: Any, label: str) -> str:
+def check_instructions(instructions: Any, label: str) -> str:
     """Return the text, or the source of the function: a change of either is a new version of the agent."""
     if isinstance(instructions, str):
         return inspect.cleandoc(instructions)
@@ -47,7 +47,7 @@ def instructions(instructions: Any, label: str) -> str:
         ) from exc
 
 
-def prompt_name(instructions: Any, schema: dict[str, Any], label: str) -> str:
+def check_prompt_name(instructions: Any, schema: dict[str, Any], label: str) -> str:
     """Return the name of the prompt, or an empty text. Each variable of its text must be a field of the input."""
     if not isinstance(instructions, spec.Prompt):
         return ""
@@ -62,23 +62,23 @@ def prompt_name(instructions: Any, schema: dict[str, Any], label: str) -> str:
     return instructions.name
 
 
-def input_schema(input: Any, label: str) -> dict[str, Any]:
+def build_input_schema(input: Any, label: str) -> dict[str, Any]:
     """Return the JSON Schema of the agent's input."""
-    return json_schema_of(TypeAdapter(input), f"{label}: its input")
+    return build_json_schema(TypeAdapter(input), f"{label}: its input")
 
 
-def output(output: Any, names: Sequence[str], label: str) -> dict[str, Any]:
+def build_output_schema(output: Any, names: Sequence[str], label: str) -> dict[str, Any]:
     """Return the JSON Schema that the agent's model gets for its result."""
     if spec.FINAL_ANSWER in names:
         raise DefinitionError(
             f"{label}: its model gives the output with a tool named {spec.FINAL_ANSWER}: give your tool another name"
         )
-    return json_schema_of(TypeAdapter(output), f"{label}: its output")
+    return build_json_schema(TypeAdapter(output), f"{label}: its output")
 
 
-def effect(value: Any, function: Callable[..., Any], label: str) -> EffectClass:
+def check_effect(value: Any, function: Callable[..., Any], label: str) -> EffectClass:
     """Return the effect class. An async function cannot be transactional."""
-    effect: EffectClass = member(EffectClass, value, label)
+    effect: EffectClass = check_member(EffectClass, value, label)
     if EFFECT_CLASSES[effect].commits_with_entry and inspect.iscoroutinefunction(function):
         raise DefinitionError(
             f"{label}: a transactional tool cannot be async: Django's connection is not"
@@ -86,12 +86,12 @@ def effect(value: Any, function: Callable[..., Any], label: str) -> EffectClass:
     return effect
 
 
-def usable(kind: type[T], entries: Sequence[Any]) -> tuple[T, ...]:
+def select_usable(kind: type[T], entries: Sequence[Any]) -> tuple[T, ...]:
     """Return the items without those whose mistakes were already noted."""
     return tuple(entry for entry in entries if isinstance(entry, kind))
 
 
-def compaction(compaction: spec.Compaction | None, label: str) -> spec.Compaction | None:
+def check_compaction(compaction: spec.Compaction | None, label: str) -> spec.Compaction | None:
     """Return the compaction, which needs a size from which it applies."""
     if compaction is None:
         return None
@@ -100,28 +100,28 @@ def compaction(compaction: spec.Compaction | None, label: str) -> spec.Compactio
     return compaction
 
 
-def name(name: str, label: str) -> str:
+def check_name(name: str, label: str) -> str:
     """Return the name: lower-case letters, digits and underscores, at most 64."""
     if not NAME.fullmatch(name):
         raise DefinitionError(f"{label}: a name is lower case letters, digits and _, at most 64")
     return name
 
 
-def description(text: str | None, label: str) -> str:
+def check_description(text: str | None, label: str) -> str:
     """Return the description without its indentation. An empty one is refused."""
     if not text or not text.strip():
         raise DefinitionError(f"{label}: describe it in a docstring or with `description`")
     return inspect.cleandoc(text)
 
 
-def title(text: str, label: str) -> str:
+def check_title(text: str, label: str) -> str:
     """Return the title, one line of so many characters; empty for none."""
     if len(text) > MAX_TITLE or not text.isprintable() or text != text.strip():
         raise DefinitionError(f"{label}: title must be one line of at most {MAX_TITLE} characters")
     return text
 
 
-def member(kind: Any, value: Any, label: str) -> Any:
+def check_member(kind: Any, value: Any, label: str) -> Any:
     """Return the member of an enum with this value."""
     try:
         return kind(value)
@@ -130,7 +130,7 @@ def member(kind: Any, value: Any, label: str) -> Any:
         raise DefinitionError(f"{label}: {value!r} is not one of {allowed}") from None
 
 
-def approvals(value: Any, label: str) -> spec.ApprovalMode | Risk:
+def check_approvals(value: Any, label: str) -> spec.ApprovalMode | Risk:
     """Return the approval mode, or the risk from which calls need approval."""
     if value in RISKS:
         return Risk(value)
@@ -140,7 +140,7 @@ def approvals(value: Any, label: str) -> spec.ApprovalMode | Risk:
     raise DefinitionError(f"{label}: {value!r} is not one of {allowed}")
 
 
-def retry(policy: RetryPolicy, label: str) -> RetryPolicy:
+def check_retry(policy: RetryPolicy, label: str) -> RetryPolicy:
     """Return the retry policy. It may not repeat invalid requests."""
     numbers = (policy.attempts, policy.base, policy.ceiling)
     if type(policy.attempts) is not int or {*map(type, numbers)} - {int, float}:
@@ -151,7 +151,7 @@ def retry(policy: RetryPolicy, label: str) -> RetryPolicy:
         )
     if policy.on is None:
         return policy
-    on = tuple(member(FailureCause, cause, f"{label}: retry") for cause in policy.on)
+    on = tuple(check_member(FailureCause, cause, f"{label}: retry") for cause in policy.on)
     if FailureCause.REQUEST in on:
         raise DefinitionError(
             f"{label}: retry cannot include `request`: an invalid request would fail again"
@@ -159,7 +159,7 @@ def retry(policy: RetryPolicy, label: str) -> RetryPolicy:
     return replace(policy, on=on)
 
 
-def models(model: Any, models: Sequence[str], label: str) -> tuple[str, ...]:
+def check_models(model: Any, models: Sequence[str], label: str) -> tuple[str, ...]:
     """Return the names of providers' models, from `model` or `models`."""
     names = (models,) if isinstance(models, str) else tuple(models)
     if isinstance(model, str):
@@ -176,7 +176,7 @@ def models(model: Any, models: Sequence[str], label: str) -> tuple[str, ...]:
     return names
 
 
-def isolate(function: Callable[..., Any], effect: EffectClass, label: str) -> bool:
+def check_isolate(function: Callable[..., Any], effect: EffectClass, label: str) -> bool:
     """Return True for a function that a child process can import and call."""
     if EFFECT_CLASSES[effect].commits_with_entry:
         raise DefinitionError(
@@ -189,32 +189,32 @@ def isolate(function: Callable[..., Any], effect: EffectClass, label: str) -> bo
     return True
 
 
-def risk(risk: Any, signature: ToolSignature, label: str) -> Risk | spec.Condition:
+def check_risk(risk: Any, signature: ToolSignature, label: str) -> Risk | spec.Condition:
     """Return the risk of all calls, or the function that judges each."""
     if not callable(risk):
-        level: Risk = member(Risk, risk, label)
+        level: Risk = check_member(Risk, risk, label)
         return level
-    return _condition(risk, "risk", signature, label)
+    return _check_condition(risk, "risk", signature, label)
 
 
-def approval(approval: Any, signature: ToolSignature, label: str) -> bool | spec.Condition:
+def check_approval(approval: Any, signature: ToolSignature, label: str) -> bool | spec.Condition:
     """Return whether each call needs a person, or the function that judges each."""
     if callable(approval):
-        return _condition(approval, "approval", signature, label)
+        return _check_condition(approval, "approval", signature, label)
     result: bool = approval
     return result
 
 
-def before(
+def check_function(
     function: Any, setting: str, signature: ToolSignature, label: str
 ) -> spec.Condition | None:
     """Return a function that is called before the effect, with arguments by name and perhaps the context."""
     if function is None:
         return None
-    return _condition(function, setting, signature, label, extra_arguments=("context",))
+    return _check_condition(function, setting, signature, label, extra_arguments=("context",))
 
 
-def preview_ignores(names: Sequence[str], preview: Any, label: str) -> tuple[str, ...]:
+def check_preview_ignores(names: Sequence[str], preview: Any, label: str) -> tuple[str, ...]:
     """Return the parts of previews that do not matter."""
     wrong = [name for name in names if name.partition(".")[0] not in previews.PARTS]
     if wrong or (names and preview is None):
@@ -225,7 +225,7 @@ def preview_ignores(names: Sequence[str], preview: Any, label: str) -> tuple[str
     return tuple(names)
 
 
-def _condition(
+def _check_condition(
     function: Any,
     setting: str,
     signature: ToolSignature,
@@ -237,7 +237,7 @@ def _condition(
     return condition
 
 
-def schema(signature: ToolSignature, secret: Collection[str]) -> dict[str, Any]:
+def build_arguments_schema(signature: ToolSignature, secret: Collection[str]) -> dict[str, Any]:
     """Return the schema of the arguments. One that is secret and may be missing is marked as `writeOnly`.
 
     So the page that offers missing arguments leaves it out. A secret that is present is recognised by its seal.
@@ -249,7 +249,9 @@ def schema(signature: ToolSignature, secret: Collection[str]) -> dict[str, Any]:
     return {**signature.schema, "properties": properties}
 
 
-def secret_args(names: Collection[str], signature: ToolSignature, label: str) -> frozenset[str]:
+def check_secret_args(
+    names: Collection[str], signature: ToolSignature, label: str
+) -> frozenset[str]:
     """Return the names of secret arguments, each of which the function must have."""
     unknown = sorted(set(names) - set(signature.schema["properties"]))
     if unknown:
@@ -257,7 +259,7 @@ def secret_args(names: Collection[str], signature: ToolSignature, label: str) ->
     return frozenset(names)
 
 
-def deny_reasons(reasons: Sequence[str], label: str) -> tuple[str, ...]:
+def check_deny_reasons(reasons: Sequence[str], label: str) -> tuple[str, ...]:
     """Return the suggested reasons for a denial: a few short texts, each in one line."""
     fits = (
         text.strip() and text.isprintable() and len(text) <= MAX_DENY_REASON for text in reasons
@@ -268,7 +270,7 @@ def deny_reasons(reasons: Sequence[str], label: str) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def credentials(
+def check_credentials(
     credentials: Sequence[Credential], signature: ToolSignature, label: str
 ) -> tuple[Credential, ...]:
     """Return the credentials, each with a name of its own. The function must take the context that has them."""
@@ -284,7 +286,7 @@ def credentials(
     return tuple(credentials)
 
 
-def sentence(sentence: str | None, name: str, signature: ToolSignature, label: str) -> str:
+def check_sentence(sentence: str | None, name: str, signature: ToolSignature, label: str) -> str:
     """Return the sentence, by default one with all arguments."""
     arguments = list(signature.schema["properties"])
     if sentence is None:

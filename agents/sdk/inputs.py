@@ -14,7 +14,7 @@ from agents.sdk.spec import FINAL_ANSWER, AgentSpec
 from runtime.core.run.events import Proposal
 from runtime.core.values import json_schema
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import require_json, size_of
+from runtime.core.values.json_values import measure_size, require_json
 from runtime.core.values.limits import MAX_INPUT, MAX_INSTRUCTIONS
 from runtime.errors import InvalidInput
 
@@ -30,7 +30,7 @@ def check(schema: dict[str, Any] | str, value: Any, *, root: str = "input") -> N
 
     The schema may be given as its text. `root` is the first word of the dotted path that names the field.
     """
-    raise_all(problems(schema, value, root=root))
+    raise_all(list_problems(schema, value, root=root))
 
 
 def raise_all(errors: Sequence[InvalidInput]) -> None:
@@ -64,7 +64,7 @@ def read(model: type[BaseModel], value: Any, *, root: str = "input") -> Any:
     return as_json
 
 
-def json_problem(text: str, *, root: str) -> str:
+def find_json_problem(text: str, *, root: str) -> str:
     """Say which field of a JSON text cannot be stored, and why. Empty if all can, or if the text is not JSON."""
     try:
         require_json(json.loads(text), root)
@@ -75,7 +75,7 @@ def json_problem(text: str, *, root: str) -> str:
     return ""
 
 
-def instructions(make: Callable[[Any], str], model: type[BaseModel], input: Any) -> str:
+def make_instructions(make: Callable[[Any], str], model: type[BaseModel], input: Any) -> str:
     """Call an agent's function of instructions with an input that `read` returned. Raise InvalidInput."""
     try:
         text = run_code(make, run_code(model.model_validate_json, json.dumps(input)))
@@ -93,7 +93,7 @@ def instructions(make: Callable[[Any], str], model: type[BaseModel], input: Any)
     return inspect.cleandoc(text)
 
 
-def problems(
+def list_problems(
     schema: dict[str, Any] | str, value: Any, *, root: str = "input"
 ) -> list[InvalidInput]:
     """List the problems, at most one for each field, the shallowest first."""
@@ -101,13 +101,13 @@ def problems(
         require_json(value, root)
     except NotJson as exc:
         return [InvalidInput(exc.field, exc.detail)]
-    size = size_of(value)
+    size = measure_size(value)
     if size > MAX_INPUT:
         detail = f"is {size} bytes of JSON, at most {MAX_INPUT} are allowed"
         return [InvalidInput(root, detail)]
     return [
         InvalidInput(problem.field, problem.detail)
-        for problem in json_schema.problems(schema, value, root)
+        for problem in json_schema.list_problems(schema, value, root)
     ]
 
 
@@ -139,7 +139,7 @@ def explain_result(agent: AgentSpec, args: Any) -> str:
     """Say why these arguments are not accepted as the result, with all errors."""
     assert agent.output is not None  # only such agents have the tool
     if isinstance(args, str):
-        return json_problem(args, root=FINAL_ANSWER) or NO_JSON
+        return find_json_problem(args, root=FINAL_ANSWER) or NO_JSON
     try:
         read(agent.output, args, root=FINAL_ANSWER)
     except InvalidInput as exc:

@@ -121,7 +121,7 @@ _reading: ContextVar[ImportedModule | None] = ContextVar("reading", default=None
 
 
 @contextmanager
-def collecting(reading: ImportedModule) -> Iterator[None]:
+def collect_mistakes(reading: ImportedModule) -> Iterator[None]:
     """Note mistakes instead of raising them."""
     token = _reading.set(reading)
     try:
@@ -130,7 +130,7 @@ def collecting(reading: ImportedModule) -> Iterator[None]:
         _reading.reset(token)
 
 
-def recording(define: Callable[P, T]) -> Callable[P, T]:
+def record_mistakes(define: Callable[P, T]) -> Callable[P, T]:
     """Wrap a defining function so that it notes its mistake while a module is read, instead of raising it."""
 
     @wraps(define)
@@ -157,7 +157,7 @@ def recording(define: Callable[P, T]) -> Callable[P, T]:
 def check_settings(define: Callable[..., Any], settings: Mapping[str, Any], label: str) -> None:
     """Raise DefinitionError for a setting that is not of the kind, or within the bounds, that `define` annotates."""
     try:
-        kinds_of(define).validate_python(settings)
+        build_settings_check(define).validate_python(settings)
     except ValidationError as exc:
         problems = [line for line in exc.errors() if not isinstance(line["input"], Unusable)]
         if not problems:
@@ -174,13 +174,13 @@ def check_settings(define: Callable[..., Any], settings: Mapping[str, Any], labe
             if isinstance(index, int) or hasattr(settings[setting], index)
         )
         path = ".".join(map(str, [setting, *indices]))
-        requirements = " or ".join(dict.fromkeys(map(_requirement, deepest)))
+        requirements = " or ".join(dict.fromkeys(map(_describe_requirement, deepest)))
         value = getattr(deepest[0]["input"], "__name__", reprlib.repr(deepest[0]["input"]))
         raise DefinitionError(f"{label}: {path} must be {requirements}, not {value}") from exc
 
 
 @cache
-def kinds_of(define: Callable[..., Any]) -> TypeAdapter[Any]:
+def build_settings_check(define: Callable[..., Any]) -> TypeAdapter[Any]:
     """Return the check of the arguments of a function by its annotations."""
     make: Any = TypedDict  # as in `signature.read_signature`
     kinds = make(define.__name__, get_type_hints(define, include_extras=True), total=False)
@@ -188,7 +188,7 @@ def kinds_of(define: Callable[..., Any]) -> TypeAdapter[Any]:
     return TypeAdapter(kinds)
 
 
-def _requirement(problem: Mapping[str, Any]) -> str:
+def _describe_requirement(problem: Mapping[str, Any]) -> str:
     kinds = [kind for kind in problem.get("ctx", {}).values() if kind in KINDS]
     if kinds or problem["type"] == "sequence_str":
         return KINDS[kinds[0] if kinds else "Sequence"]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 
 PARTS = ("summary", "changes", "counts", "targets", "warnings")
 
@@ -47,7 +47,7 @@ def serialize_preview(preview: Preview) -> dict[str, Any]:
     return parts
 
 
-def material(parts: Mapping[str, Any], ignored: Sequence[str]) -> str:
+def compute_preview_digest(parts: Mapping[str, Any], ignored: Sequence[str]) -> str:
     """Return the digest of the parts of a preview that matter, without the ignored ones.
 
     `counts` ignores the whole part, `counts.sessions` and `changes.last login` one entry of it.
@@ -57,4 +57,4 @@ def material(parts: Mapping[str, Any], ignored: Sequence[str]) -> str:
         relevant["counts"] = {key: n for key, n in counts.items() if f"counts.{key}" not in ignored}
     if changes := relevant.get("changes"):
         relevant["changes"] = [row for row in changes if f"changes.{row['what']}" not in ignored]
-    return sha256_of(relevant)
+    return hash_value(relevant)

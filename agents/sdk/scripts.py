@@ -32,8 +32,8 @@ from pydantic_ai.models.function import AgentInfo
 
 from agents.sdk.spec import FINAL_ANSWER
 from runtime.core.values.enums import GateKind, Verdict
-from runtime.core.values.json_values import copied
-from runtime.core.values.verdicts import CHANGES, DENIED, RECEIVED, words_at
+from runtime.core.values.json_values import copy_value
+from runtime.core.values.verdicts import CHANGES, DENIED, RECEIVED, select_verdict_rule
 
 Outcome = Literal["success", "failed", "denied"]
 
@@ -172,7 +172,7 @@ def word_outcome(
 ) -> tuple[Outcome, Any]:
     """Word the outcome of a call, or of a `question`, for the model, by what ended it."""
     kind = GateKind.QUESTION if question else None
-    received = "" if verdict is None else words_at(kind, Verdict(verdict)).received
+    received = "" if verdict is None else select_verdict_rule(kind, Verdict(verdict)).received
     match outcome:
         case "returned":
             return "success", content
@@ -211,7 +211,7 @@ def script(fn: Callable[[Turn], Reply], *, answers: Callable[[Turn], str] | None
         remembered = spoken.pop(0) if spoken[0].startswith(MEMORY) else ""
         prompt, *texts = spoken
         summaries = [text.removeprefix(SUMMARY) for text in texts if text.startswith(SUMMARY)]
-        results = tuple(result for part in parts if (result := _result(part)) is not None)
+        results = tuple(result for part in parts if (result := _read_result(part)) is not None)
         messages_by_person = tuple(
             (person, message)
             for text in texts
@@ -226,20 +226,20 @@ def script(fn: Callable[[Turn], Reply], *, answers: Callable[[Turn], str] | None
             summary=summaries[-1] if summaries else "",
             sums_up=texts[-1:] == [SUM_UP],
             messages=messages_by_person,
-            question=_question(messages),
+            question=_find_question(messages),
             plan=tuple(line.partition(". ")[2] for line in lines),
             memory=tuple(map(json.loads, remembered.split("\n")[1:])),
         )
         if not turn.question:
             return fn(turn)
-        return say(answers(turn) if answers is not None else _own_words(messages))
+        return say(answers(turn) if answers is not None else _make_own_answer(messages))
 
     return model
 
 
-def own_answer(messages: list[ModelMessage]) -> Reply | None:
+def find_own_answer(messages: list[ModelMessage]) -> Reply | None:
     """Return the answer of a script without `answers` if a person asks it a question, else None."""
-    return say(_own_words(messages)) if _question(messages) else None
+    return say(_make_own_answer(messages)) if _find_question(messages) else None
 
 
 def say(text: str) -> Reply:
@@ -265,13 +265,13 @@ def together(*replies: Reply) -> Reply:
     return ModelResponse(parts=[part for reply in replies for part in reply.parts])
 
 
-def _own_words(messages: list[ModelMessage]) -> str:
+def _make_own_answer(messages: list[ModelMessage]) -> str:
     replies = [reply for reply in messages if isinstance(reply, ModelResponse)]
     text = (replies[-1].text or "") if replies else ""
     return f"I am a script and cannot answer questions. {text}".strip()
 
 
-def _question(messages: list[ModelMessage]) -> str:
+def _find_question(messages: list[ModelMessage]) -> str:
     """Return the question at the end of the conversation, or an empty text."""
     parts = (
         messages[-1].parts if messages else ()
@@ -281,12 +281,12 @@ def _question(messages: list[ModelMessage]) -> str:
     return text.partition(ASKS)[2] if text.startswith(QUESTION) else ""
 
 
-def _result(message_part: Any) -> Result | None:
+def _read_result(message_part: Any) -> Result | None:
     """Return the result in a part of a message, or None. The result of a held answer may come as a text."""
     if isinstance(message_part, ToolReturnPart):
         content = message_part.content
         if not isinstance(content, list) or BinaryContent not in map(type, content):
-            content = copied(content)  # the process keeps the other one for the next turn
+            content = copy_value(content)  # the process keeps the other one for the next turn
         return _read(message_part.tool_name, message_part.outcome, content)
     text = str(message_part.content) if isinstance(message_part, UserPromptPart) else ""
     if not text.startswith(ABOUT_ANSWER):

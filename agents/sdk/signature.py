@@ -58,7 +58,7 @@ def read_signature(function: Callable[..., Any], label: str, *, context: type) -
         except ValidationError as exc:
             problem = exc.errors()[0]["msg"]
             raise DefinitionError(f"{default} is not of its type: {problem}") from exc
-    result = _result(hints.get("return", Any), label)
+    result = _build_result_adapter(hints.get("return", Any), label)
     # Copies: a function may change its own.
     defaults = {p.name: deepcopy(p.default) for p in parameters if p.default is not p.empty}
     fields = {
@@ -70,7 +70,7 @@ def read_signature(function: Callable[..., Any], label: str, *, context: type) -
     arguments = make(function.__name__, fields)
     arguments.__pydantic_config__ = ConfigDict(extra="forbid")
     adapter = _build(arguments, label)
-    schema = json_schema_of(adapter, label)
+    schema = build_json_schema(adapter, label)
     schema.setdefault("properties", {})
     for name, value in defaults.items():
         schema["properties"][name]["default"] = deepcopy(value)
@@ -84,19 +84,19 @@ def read_signature(function: Callable[..., Any], label: str, *, context: type) -
     )
 
 
-def json_schema_of(adapter: TypeAdapter[Any], label: str) -> dict[str, Any]:
+def build_json_schema(adapter: TypeAdapter[Any], label: str) -> dict[str, Any]:
     """Return the JSON Schema of an adapter. Raise DefinitionError for a type that is not JSON."""
     try:
         schema = adapter.json_schema()
         require_json(schema, "schema")
     except (PydanticUserError, NotJson) as exc:
-        raise DefinitionError(f"{label} has no JSON form: {_first_line(exc)}") from exc
+        raise DefinitionError(f"{label} has no JSON form: {_cut_first_line(exc)}") from exc
     if schema.get("type") != "object":
         raise DefinitionError(f"{label} is not an object")
     return schema
 
 
-def _result(annotation: Any, label: str) -> TypeAdapter[Any] | None:
+def _build_result_adapter(annotation: Any, label: str) -> TypeAdapter[Any] | None:
     """Return the adapter of a result. Raise DefinitionError for a type without JSON, before any effect."""
     if annotation is Any:
         return None
@@ -109,7 +109,7 @@ def _result(annotation: Any, label: str) -> TypeAdapter[Any] | None:
     try:
         require_json(adapter.json_schema(mode="serialization"), "schema")
     except (PydanticUserError, NotJson) as exc:
-        raise DefinitionError(f"{label} has no JSON form: {_first_line(exc)}") from exc
+        raise DefinitionError(f"{label} has no JSON form: {_cut_first_line(exc)}") from exc
     return adapter
 
 
@@ -118,9 +118,9 @@ def _build(kind: Any, label: str) -> TypeAdapter[Any]:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
         adapter.json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError, SchemaError) as exc:
-        raise DefinitionError(f"{label} has no JSON form: {_first_line(exc)}") from exc
+        raise DefinitionError(f"{label} has no JSON form: {_cut_first_line(exc)}") from exc
     return adapter
 
 
-def _first_line(exc: Exception) -> str:
+def _cut_first_line(exc: Exception) -> str:
     return str(exc).splitlines()[0]

@@ -22,7 +22,7 @@ from runtime.core.values import call_options, limits
 from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.enums import RISKS, EffectClass, Risk
 from runtime.core.values.ids import is_prompt_name
-from runtime.core.values.json_values import copied, sha256_of
+from runtime.core.values.json_values import copy_value, hash_value
 from runtime.core.values.texts import find_placeholders
 
 DEFAULT_DEADLINE = 30.0
@@ -74,7 +74,7 @@ class Holds:
             return f"{agent} stops after {self.after:g} seconds of work"
         if self.when is None:
             return ""
-        return self.when(tuple(map(copied, messages))) or ""  # the run has the other ones
+        return self.when(tuple(map(copy_value, messages))) or ""  # the run has the other ones
 
 
 NEVER_HELD = Holds()
@@ -158,7 +158,7 @@ class ToolSpec:
         """Call the function as its author wrote it."""
         return self.function(*args, **kwargs)
 
-    def fresh_defaults(self) -> dict[str, Any]:
+    def copy_defaults(self) -> dict[str, Any]:
         """Return copies of the lists and objects among the function's own defaults.
 
         A function that changes its default would otherwise change it for later calls, which a person approved without.
@@ -167,7 +167,7 @@ class ToolSpec:
             return {}
         return {name: deepcopy(self.defaults[name]) for name in self._changeable}
 
-    @mistakes.recording
+    @mistakes.record_mistakes
     def with_settings(
         self,
         *,
@@ -198,7 +198,7 @@ class ToolSpec:
     @property
     def schema_digest(self) -> str:
         """The digest of the schema of the arguments."""
-        return _schema_digest(self)
+        return _compute_schema_digest(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,7 +380,7 @@ class AgentSpec:
     @property
     def prompt(self) -> str:
         """Return the digest of the instructions."""
-        return sha256_of(self.instructions)
+        return hash_value(self.instructions)
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -393,7 +393,7 @@ class AgentSpec:
             "instructions": self.instructions,
             "model": [*script, *self.models] if self.models else "".join(script) or "default",
             "approvals": self.approvals,
-            "tools": [_tool_definition(self, tool) for tool in self.all_tools],
+            "tools": [_describe_tool(self, tool) for tool in self.all_tools],
             "subagents": [
                 {
                     "name": agent.name,
@@ -418,10 +418,10 @@ class AgentSpec:
     @property
     def fingerprint(self) -> str:
         """Return the digest of the definition."""
-        return sha256_of(self.definition)
+        return hash_value(self.definition)
 
 
-def _tool_definition(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
+def _describe_tool(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
     """Describe a tool of an agent. `approval` is the agent's setting, which may differ from the tool's."""
     definition: dict[str, Any] = {
         "name": tool.name,
@@ -446,5 +446,5 @@ def _tool_definition(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
 
 
 @lru_cache(1024)
-def _schema_digest(tool: ToolSpec) -> str:
-    return sha256_of(tool.schema)
+def _compute_schema_digest(tool: ToolSpec) -> str:
+    return hash_value(tool.schema)

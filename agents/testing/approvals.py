@@ -60,7 +60,7 @@ class ApprovalStub:
         """Record nothing: no list shows a run in memory."""
         return ()
 
-    def problem_of_use(self, gate: UUID, use: AllowanceUse) -> str | None:
+    def find_use_problem(self, gate: UUID, use: AllowanceUse) -> str | None:
         """Return None: there are no allowances."""
         return None
 
@@ -98,7 +98,7 @@ class ApprovalStub:
             raise approvals.ApprovalVoid(f"it was approved at {snapshot.risk} risk")
         return approvals.VerifiedApproval(by=(recorded.by,), comment=recorded.reason or None)
 
-    def version_decided(
+    def find_version_decider(
         self,
         *,
         run: UUID,
@@ -111,7 +111,7 @@ class ApprovalStub:
         """Return None: in a test, each version gate is decided."""
         return None
 
-    def schema_at(self, gate: UUID) -> dict[str, Any] | None:
+    def find_schema(self, gate: UUID) -> dict[str, Any] | None:
         """Return the schema that the gate showed."""
         return self.snapshots[gate].schema
 
@@ -144,11 +144,11 @@ class ApprovalStub:
     def erase(self, *, run: UUID, at: datetime, head: str) -> None:
         """Do nothing: a test erases no old data."""
 
-    def evidence(self, run: UUID) -> dict[str, Any]:
+    def collect_evidence(self, run: UUID) -> dict[str, Any]:
         """Return nothing: a test archives no runs."""
         return {}
 
-    def problem_of_prompt(self, name: str, number: int, digest: str) -> str | None:
+    def find_prompt_problem(self, name: str, number: int, digest: str) -> str | None:
         """Return None: a test has no versions of prompts."""
         return None
 
@@ -160,18 +160,18 @@ class ApprovalStub:
         """Return False: a test has no imported runs."""
         return False
 
-    def problem_of(self, run: UUID) -> str | None:
+    def find_audit_problem(self, run: UUID) -> str | None:
         """Return None: a test has no audit."""
         return None
 
-    def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
+    def map_requests(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         """Return nothing: a test has no approval requests."""
         return {}
 
-    def verdicts(self, runs: Sequence[UUID]) -> Mapping[str, int]:
+    def count_verdicts(self, runs: Sequence[UUID]) -> Mapping[str, int]:
         """Count nothing."""
         return {}
 
-    def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, approvals.RequestLink]:
+    def map_links(self, gates: Sequence[UUID]) -> dict[UUID, approvals.RequestLink]:
         """Return nothing: a test has no approval requests."""
         return {}

@@ -14,14 +14,14 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo
 
 from agents.sdk import inputs
-from agents.sdk.scripts import Reply, Script, Turn, own_answer, script
+from agents.sdk.scripts import Reply, Script, Turn, find_own_answer, script
 from agents.sdk.spec import AgentSpec
 from agents.testing.worker import BEGINNING, MemoryWorker, ToolCall
 from runtime.control.edit import edit, is_previewed
 from runtime.core.documents import blobs
 from runtime.core.documents.codec import decode_entry
 from runtime.core.run import events as e
-from runtime.core.run.continuation import Phase, status_of
+from runtime.core.run.continuation import Phase, derive_status
 from runtime.core.run.events import (
     AgentChanged,
     Event,
@@ -71,7 +71,7 @@ class Flow:
     @property
     def status(self) -> str:
         """The status of the run."""
-        return status_of(self._worker.now, leased=False)
+        return derive_status(self._worker.now, leased=False)
 
     @property
     def output(self) -> Any:
@@ -133,7 +133,7 @@ class Flow:
     @property
     def transcript(self) -> tuple[str, ...]:
         """Describe the run, one line for each important event."""
-        return lines_of(self.events)
+        return describe_events(self.events)
 
     def __str__(self) -> str:
         return "\n".join(self.transcript)
@@ -193,7 +193,9 @@ class Flow:
         """Continue a stopped agent. At a limit gate, pass the increase: `turns=5`, None for no limit."""
         gate = self._gate(None)
         if gate.kind.is_limit:
-            budgets.granted(granted, {budgets.NAMES[row["limit"]] for row in gate.args["limits"]})
+            budgets.read_granted(
+                granted, {budgets.NAMES[row["limit"]] for row in gate.args["limits"]}
+            )
         return self._decide(Verdict.CONTINUE, None, result=granted or None)
 
     def stop(self, reason: str) -> Self:
@@ -292,7 +294,7 @@ def drive(
     ready = with_models(agent, scripts)
     inputs.check(ready.input_schema, input)
     worker = MemoryWorker(ready, crash_before, crash_after)
-    memories = earlier_texts(memory, agent=ready.name, by=REQUESTER)
+    memories = build_earlier_texts(memory, agent=ready.name, by=REQUESTER)
     worker.remembered = {one.digest: text for one, text in memories}
     worker.advance(
         RunStarted(
@@ -317,7 +319,7 @@ def replies(*steps: ScriptedReply) -> Script:
     """
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> Reply:
-        if (answer := own_answer(messages)) is not None:
+        if (answer := find_own_answer(messages)) is not None:
             return answer
         number = sum(isinstance(message, ModelResponse) for message in messages)
         if number >= len(steps):
@@ -328,7 +330,7 @@ def replies(*steps: ScriptedReply) -> Script:
     return model
 
 
-def earlier_texts(
+def build_earlier_texts(
     earlier: Sequence[tuple[Any, Any]], *, agent: str, by: str
 ) -> list[tuple[Remembered, str]]:
     """Return the texts of earlier runs, each of which is a pair of its input and its answer."""
@@ -339,14 +341,14 @@ def earlier_texts(
     return memories
 
 
-def lines_of(events: tuple[e.Event, ...]) -> tuple[str, ...]:
+def describe_events(events: tuple[e.Event, ...]) -> tuple[str, ...]:
     """List the events of a run, oldest first."""
-    return tuple(line for event in events for line in _lines(event))
+    return tuple(line for event in events for line in _describe_event(event))
 
 
 def _remember(run: UUID, kind: str, by: str, value: Any) -> tuple[Remembered, str]:
-    text = blobs.memory_text(value)
-    digest = blobs.blob_of(blobs.memory_body(run, kind, text)).digest
+    text = blobs.format_memory_text(value)
+    digest = blobs.make_blob(blobs.encode_memory(run, kind, text)).digest
     is_asked = kind == "asked"
     entry = Remembered(
         run=run, kind="asked" if is_asked else "answered", by=by, at=BEGINNING, digest=digest
@@ -354,16 +356,16 @@ def _remember(run: UUID, kind: str, by: str, value: Any) -> tuple[Remembered, st
     return entry, text
 
 
-def _lines(event: e.Event) -> list[str]:
+def _describe_event(event: e.Event) -> list[str]:
     match event:
         case e.FrameOpened():
-            return [f"{event.agent} begins with {_json(event.input)}"]
+            return [f"{event.agent} begins with {_format_json(event.input)}"]
         case e.AgentChanged():
             parts = ", ".join(change.part for change in event.changes)
             return [f"{event.frame} continues under another version: {parts}"]
         case e.ModelReplied():
             lines = [f"model: {event.text}"] if event.text else []
-            return lines + [f"model: {call.tool} {_json(call.args)}" for call in event.calls]
+            return lines + [f"model: {call.tool} {_format_json(call.args)}" for call in event.calls]
         case e.Compacted():
             return [f"summed up: {event.summary}"]
         case e.ModelFailed():
@@ -371,12 +373,18 @@ def _lines(event: e.Event) -> list[str]:
         case e.MessageReceived():
             return [f"{event.by} wrote: {event.text}"]
         case e.WaitStarted():
-            condition = f"event {event.event} with {_json(event.match)}" if event.event else "time"
+            condition = (
+                f"event {event.event} with {_format_json(event.match)}" if event.event else "time"
+            )
             return [f"{event.call} waits for {condition} until {event.until.isoformat()}"]
         case e.WaitEnded() if event.outcome != "again":
-            return [f"{event.call} {event.outcome}: {_json(event.result)}"]
+            return [f"{event.call} {event.outcome}: {_format_json(event.result)}"]
         case e.CallPreviewed(preview=preview):
-            detail = f": {_json(preview.shown)}" if preview.material else f" not: {preview.missing}"
+            detail = (
+                f": {_format_json(preview.shown)}"
+                if preview.material
+                else f" not: {preview.missing}"
+            )
             return (
                 [f"{event.call} previewed{detail}"] if preview.material or preview.missing else []
             )
@@ -390,11 +398,11 @@ def _lines(event: e.Event) -> list[str]:
         case e.ToolReturned(stored=e.BlobRef() as stored):
             return [f"{event.call} returned {stored.size} bytes: {stored.preview}…"]
         case e.ToolReturned():
-            return [f"{event.call} returned {_json(event.result)}"]
+            return [f"{event.call} returned {_format_json(event.result)}"]
         case e.ToolFailed() | e.OutcomeUnknown() | e.RetryScheduled():
             return [f"{event.call or 'model'} {event.type}: {event.error}"]
         case e.Completed():
-            text = event.output if isinstance(event.output, str) else _json(event.output)
+            text = event.output if isinstance(event.output, str) else _format_json(event.output)
             return [f"completed: {text}"]
         case e.Failed():
             return [f"failed: {event.error}"]
@@ -404,7 +412,7 @@ def _lines(event: e.Event) -> list[str]:
             return []
 
 
-def _json(value: Any) -> str:
+def _format_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 

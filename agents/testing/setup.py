@@ -23,12 +23,15 @@ def configure() -> None:
 def prepare(*, secrets: bool) -> None:
     """Configure Django, and make a key for secrets if it is needed and missing."""
     configure()
-    if secrets and not (Path(settings.KEYS_DIR) / files.shared_file(purposes.SECRETS)).exists():
-        settings.KEYS_DIR = Path(_folder().name)
+    if (
+        secrets
+        and not (Path(settings.KEYS_DIR) / files.name_shared_file(purposes.SECRETS)).exists()
+    ):
+        settings.KEYS_DIR = Path(_make_keys_folder().name)
         files.ensure(purposes.SECRETS)
 
 
 @cache
-def _folder() -> "tempfile.TemporaryDirectory[str]":
+def _make_keys_folder() -> "tempfile.TemporaryDirectory[str]":
     """Make a folder that is deleted when the process ends."""
     return tempfile.TemporaryDirectory(prefix="signoff-keys-")

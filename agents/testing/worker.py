@@ -18,26 +18,26 @@ from django.test import override_settings
 from agents.catalogue.versions import PublishedVersion
 from agents.effect_handler import AgentEffects
 from agents.endpoints import SCRIPTED
-from agents.registry import Registry, family
+from agents.registry import Registry, walk_family
 from agents.sdk.spec import AgentSpec
 from agents.testing import setup
 from agents.testing.approvals import ApprovalStub
 from runtime.core.documents import blobs
-from runtime.core.documents.blobs import InlinedMessages, value_of
+from runtime.core.documents.blobs import InlinedMessages, decode_blob
 from runtime.core.documents.codec import decode_entry, encode_entry
 from runtime.core.documents.continuations import decode_continuation, encode_continuation
 from runtime.core.run.continuation import Phase
 from runtime.core.run.events import Event, WaitStarted
 from runtime.core.run.planning import StartTool
-from runtime.core.run.reducer import Entry, initial, step
+from runtime.core.run.reducer import Entry, make_initial_state, step
 from runtime.core.run.retries import recover
 from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, Decision, Verdict
 from runtime.execution.admission import versions
 from runtime.execution.admission.admit import Admission
 from runtime.execution.effects import outcomes
-from runtime.execution.effects.perform import perform, request_for
+from runtime.execution.effects.perform import build_request, perform
 from runtime.execution.effects.running import RunWork
-from runtime.execution.jobs.edit_previews import request_of
+from runtime.execution.jobs.edit_previews import build_edit_request
 from runtime.execution.step import StepBuilder
 from runtime.ports.approvals import ReviewSnapshot
 from runtime.ports.effects import ModelRequest, Outcome, PreviewRequest, ToolRequest, ToolResult
@@ -70,7 +70,7 @@ class MemoryWorker:
     def __init__(
         self, agent: AgentSpec, crash_before: Sequence[str], crash_after: Sequence[str]
     ) -> None:
-        self.now = initial(uuid.uuid4())
+        self.now = make_initial_state(uuid.uuid4())
         self.clock = BEGINNING
         self.journal: list[str] = []
         self.calls: list[ToolCall] = []
@@ -88,7 +88,7 @@ class MemoryWorker:
 
     def load(self, agent: AgentSpec) -> None:
         """Load this code as the newest version."""
-        by_name = {spec.name: spec for spec in family(agent)}
+        by_name = {spec.name: spec for spec in walk_family(agent)}
         self._releases += 1
         released = BEGINNING + timedelta(seconds=self._releases)
         self._versions |= {
@@ -123,7 +123,7 @@ class MemoryWorker:
         ended = [
             call
             for call in self.waiting()
-            if call.event and call.event == name and jsonb_contains(data, call.match)
+            if call.event and call.event == name and is_jsonb_match(data, call.match)
         ]
         result = {"event": name, "id": id, "data": data}
         for wait in ended:
@@ -142,7 +142,7 @@ class MemoryWorker:
             for event in decode_entry(text).events
             if isinstance(event, WaitStarted)
         ]
-        still = {(wait.frame, wait.call) for wait in self.now.all_waiting()}
+        still = {(wait.frame, wait.call) for wait in self.now.list_all_waiting()}
         return tuple(event for event in began if (event.frame, event.call) in still)
 
     def sleep(self) -> None:
@@ -217,7 +217,9 @@ class MemoryWorker:
             return
         text = encode_entry(Entry(at=self.clock, events=tuple(step_builder.records.events)))
         self.journal.append(text)
-        self._contents.update({blob.digest: value_of(blob) for blob in step_builder.records.blobs})
+        self._contents.update(
+            {blob.digest: decode_blob(blob) for blob in step_builder.records.blobs}
+        )
         if (summary := step_builder.records.summary) is not None:
             self.remembered[summary.digest] = blobs.read_memory(summary.text)
         self.now = step(self.now, decode_entry(text).events, head="", at=self.clock)
@@ -228,7 +230,7 @@ class MemoryWorker:
         return versions.compare(self.now, self._handler) if self.now.frames else {}
 
     def _perform(self, work: Work) -> None:
-        request = request_for(self.now, work, self._filled, self._admission.approved)
+        request = build_request(self.now, work, self._filled, self._admission.approved)
         if self._dies("before", request):
             return self._take_over()
         dies = self._dies("after", request)
@@ -246,13 +248,13 @@ class MemoryWorker:
         if dies:
             return self._take_over()
         return self.advance(
-            outcomes.event_of(self.now, request, outcome, at=self.clock, jitter=JITTER)
+            outcomes.build_event(self.now, request, outcome, at=self.clock, jitter=JITTER)
         )
 
     def preview_edit(self, gate: ReviewSnapshot, args: dict[str, Any]) -> CallPreview:
         """Preview the call at the gate with these arguments. Raise CallRejected if it cannot be made."""
-        request, _ = request_of(self.now, gate.frame, gate.call, args, self._handler)
-        return outcomes.preview_of(self._outcome(request, commits=True))
+        request, _ = build_edit_request(self.now, gate.frame, gate.call, args, self._handler)
+        return outcomes.read_preview(self._outcome(request, commits=True))
 
     def _dies(self, when: str, request: ModelRequest | PreviewRequest | ToolRequest) -> bool:
         """Say whether the worker dies here. Each death happens once."""
@@ -264,11 +266,11 @@ class MemoryWorker:
     def _take_over(self) -> None:
         """Continue as another worker, which has only the journal."""
         self._work.ready.clear()
-        self.now = initial(self.now.run)
+        self.now = make_initial_state(self.now.run)
         for text in self.journal:
             entry = decode_entry(text)
             self.now = step(self.now, entry.events, head="", at=entry.at)
-        self.advance(*recover(self.now, versions.now_writes(self._version_changes())))
+        self.advance(*recover(self.now, versions.collect_new_writes(self._version_changes())))
 
     def _outcome(
         self, request: ModelRequest | PreviewRequest | ToolRequest, *, commits: bool
@@ -280,21 +282,21 @@ class MemoryWorker:
             ):
                 connection.ensure_connection()
                 with transaction.atomic():
-                    outcome = outcomes.rolled_back(perform(self._handler, request))
+                    outcome = outcomes.mark_rolled_back(perform(self._handler, request))
                     if not commits or not isinstance(outcome, ToolResult):
                         transaction.set_rollback(True)
                 return outcome
             return perform(self._handler, request)
 
 
-def jsonb_contains(data: Any, match: Any) -> bool:
+def is_jsonb_match(data: Any, match: Any) -> bool:
     """Say whether `data` contains `match`, as `@>` of jsonb. Order and repeats do not matter."""
     if isinstance(match, dict):
         return isinstance(data, dict) and all(
-            key in data and jsonb_contains(data[key], value) for key, value in match.items()
+            key in data and is_jsonb_match(data[key], value) for key, value in match.items()
         )
     if isinstance(match, list):
         return isinstance(data, list) and all(
-            any(jsonb_contains(element, expected) for element in data) for expected in match
+            any(is_jsonb_match(element, expected) for element in data) for expected in match
         )
     return isinstance(data, bool) is isinstance(match, bool) and bool(data == match)

@@ -50,7 +50,7 @@ def preview_privileges(
     """Compare the roles that the account has with those of the security level."""
     from agents.tools import scim
 
-    now, then = scim.roles_of(context, account_id, username), [role_of(security_level)]
+    now, then = scim.read_roles(context, account_id, username), [name_role(security_level)]
     added = len({*then} - {*now})
     return Preview(
         summary="Replaces all roles of the account" if now != then else "Changes nothing",
@@ -62,7 +62,7 @@ def preview_privileges(
     )
 
 
-def role_of(security_level: int) -> str:
+def name_role(security_level: int) -> str:
     """Name the role of a security level."""
     return f"security-level-{security_level}"
 
@@ -83,7 +83,7 @@ def set_privileges(
     """
     from agents.tools import scim
 
-    roles = [{"value": role_of(security_level)}]
+    roles = [{"value": name_role(security_level)}]
     scim.set_roles(context, account_id, username, roles)
     return {"username": username, "roles": roles}
 

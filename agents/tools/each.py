@@ -14,9 +14,9 @@ from agents.sdk import agent as define
 from agents.sdk import mistakes
 from agents.sdk.scripts import Reply, Script, Turn, answer, call, script, together
 from agents.sdk.spec import AgentSpec
-from runtime.core.values.json_values import canonical, size_of
+from runtime.core.values.json_values import encode_canonical, measure_size
 from runtime.core.values.limits import MAX_ITEMS
-from runtime.core.values.texts import plain
+from runtime.core.values.texts import clean_text
 
 MAX_AT_ONCE = 20
 MAX_RESULTS = 256 * 1024  # bytes of all results, as JSON; each item has an equal share of them
@@ -40,7 +40,7 @@ class Outcomes(BaseModel):
     outcomes: list[Outcome]
 
 
-@mistakes.recording
+@mistakes.record_mistakes
 def for_each(
     agent: AgentSpec,
     *,
@@ -66,7 +66,7 @@ def for_each(
         instructions=f"Hand each item to {agent.name}, and report every outcome in the order of the items.",
         input=create_model("Items", items=(items, ...)),
         output=Outcomes,
-        model=_script(agent.name),
+        model=_make_script(agent.name),
         subagents=[agent],
     )
     # The reply carries `at_once` into the journal, so the limit holds after a crash, a fork and a new release
@@ -74,12 +74,12 @@ def for_each(
     return replace(spec, **flags) if isinstance(spec, AgentSpec) else spec
 
 
-def _script(agent: str) -> Script:
+def _make_script(agent: str) -> Script:
     """Call the agent for all items that have no result yet."""
 
     def work(turn: Turn) -> Reply:
         items: list[Any] = turn.input["items"]
-        names = [canonical(item) for item in items]  # Python takes true for 1
+        names = [encode_canonical(item) for item in items]  # Python takes true for 1
         distinct = [items[names.index(name)] for name in dict.fromkeys(names)]
         results = [result for result in turn.results if result.tool == agent]
         remaining = distinct[len(results) :]
@@ -92,8 +92,8 @@ def _script(agent: str) -> Script:
             result = by_name[name]
             content = result.content
             if not result.ok:
-                outcome = Outcome(item=number, error=cut_text(plain(result.why), share))
-            elif size_of(content) <= share:
+                outcome = Outcome(item=number, error=cut_text(clean_text(result.why), share))
+            elif measure_size(content) <= share:
                 outcome = Outcome(item=number, result=content)
             else:
                 is_text = isinstance(content, str)
@@ -108,6 +108,6 @@ def _script(agent: str) -> Script:
 
 def cut_text(text: str, share: int) -> str:
     """Return the beginning of a text that has at most `share` bytes as JSON."""
-    while (size := size_of(text)) > share:
+    while (size := measure_size(text)) > share:
         text = text[: len(text) * share // size]
     return text

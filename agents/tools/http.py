@@ -9,7 +9,7 @@ from pydantic import Field
 from agents.errors import DefinitionError, NotDone, ToolError
 from agents.sdk import ToolContext, mistakes, tool
 from agents.sdk.spec import Seconds, ToolSpec
-from agents.tools.http_client import Site, site_of, site_refusal
+from agents.tools.http_client import Site, find_site_refusal, parse_site
 from runtime.core.values.enums import EffectClass, FailureCause, Risk
 
 Method = Literal["GET", "HEAD", "PUT", "DELETE", "POST", "PATCH"]
@@ -28,7 +28,7 @@ EFFECTS = {
 Url = Annotated[str, Field(min_length=1, max_length=MAX_URL, description="the whole address")]
 
 
-@mistakes.recording
+@mistakes.record_mistakes
 def http_request(
     method: Method,
     *,
@@ -56,7 +56,7 @@ def http_request(
     `approval` says otherwise, at medium risk. Raises DefinitionError if the definition is invalid.
     """
     label = f"tool {name or method}"
-    allowed = tuple(_site(site, label) for site in sites)
+    allowed = tuple(_parse_site(site, label) for site in sites)
     if not allowed:
         raise DefinitionError(f"{label}: sites must name at least one site")
     reads = EFFECTS[method] is EffectClass.READ
@@ -64,7 +64,7 @@ def http_request(
     def send(context: ToolContext, url: str, body: Any = None) -> dict[str, Any]:
         from agents.tools.http_client import request
 
-        if reason := site_refusal(url, allowed):
+        if reason := find_site_refusal(url, allowed):
             raise ToolError(reason)
         sent_headers: dict[str, str] = {}
         try:
@@ -99,14 +99,14 @@ def http_request(
         approval=not reads if approval is None else approval,
         risk=risk or (Risk.LOW if reads else Risk.MEDIUM),
         sentence=f"Send {{body}} to {{url}} ({method})" if has_body else f"{method} {{url}}",
-        precondition=lambda url: site_refusal(url, allowed),
+        precondition=lambda url: find_site_refusal(url, allowed),
         deadline=deadline,
     )(function)
 
 
-def _site(text: str, label: str) -> Site:
+def _parse_site(text: str, label: str) -> Site:
     try:
-        site = site_of(text)
+        site = parse_site(text)
     except ValueError as exc:
         raise DefinitionError(f"{label}: sites: {text!r}: {exc}") from exc
     if urlsplit(text).path.strip("/") or urlsplit(text).query:

@@ -20,9 +20,9 @@ from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import read_json
 from runtime.network import (
     AddressRefused,
-    addresses_of,
-    authorities,
     is_public,
+    load_authorities,
+    resolve_addresses,
     retry_after_seconds,
 )
 
@@ -62,9 +62,9 @@ class RequestCheck:
         self._first = ""
 
     @contextmanager
-    def addressed(self, request: httpx2.Request) -> Iterator[None]:
+    def put_address(self, request: httpx2.Request) -> Iterator[None]:
         """Put the checked address of its host into the request. Raises ToolError if there is none."""
-        if reason := site_refusal(str(request.url), self._sites):
+        if reason := find_site_refusal(str(request.url), self._sites):
             raise ToolError(reason)
         host = request.url.raw_host.decode("ascii")
         site = f"{request.url.scheme}://{request.url.netloc.decode()}"
@@ -73,7 +73,7 @@ class RequestCheck:
             for name in {name.lower() for name in self._own_headers} - {"host"}:
                 request.headers.pop(name, None)
         try:
-            addresses = addresses_of(
+            addresses = resolve_addresses(
                 host,
                 request.url.port,
                 lambda address: self._private or is_public(address),
@@ -97,25 +97,25 @@ class CheckedTransport(httpx2.HTTPTransport):
     """Connects as a RequestCheck says."""
 
     def __init__(self, check: RequestCheck) -> None:
-        super().__init__(**connection_options())
+        super().__init__(**build_connection_options())
         self._check = check
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send the request to the checked address of its host. Raises ToolError if there is none."""
-        with self._check.addressed(request):
+        with self._check.put_address(request):
             return super().handle_request(request)
 
 
-def connection_options() -> dict[str, Any]:
+def build_connection_options() -> dict[str, Any]:
     """Return the options of a transport whose addresses are checked.
 
     A kept connection was checked for one name, and could be used again for another at the same address.
     """
     limits = httpx2.Limits(max_keepalive_connections=0)
-    return {"verify": authorities(), "limits": limits, "trust_env": False}
+    return {"verify": load_authorities(), "limits": limits, "trust_env": False}
 
 
-def site_of(url: str) -> Site:
+def parse_site(url: str) -> Site:
     """Return the scheme, host and port of a URL. Raises ValueError if it is none that a request may go to."""
     parts = urlsplit(url)
     scheme, host = parts.scheme, (parts.hostname or "").rstrip(".")  # in lower case already
@@ -124,10 +124,10 @@ def site_of(url: str) -> Site:
     return scheme, host, parts.port or PORTS[scheme]
 
 
-def site_refusal(url: str, sites: Sequence[Site]) -> str | None:
+def find_site_refusal(url: str, sites: Sequence[Site]) -> str | None:
     """Say why a request to the URL is refused, or return None."""
     try:
-        site = site_of(url)
+        site = parse_site(url)
     except ValueError as exc:
         return f"url: {exc}"
     if site in sites:
@@ -171,7 +171,7 @@ def request(
             with client.stream(
                 method, url, content=content, headers=sent_headers, follow_redirects=reads
             ) as response:
-                answer = _answer(context, response)
+                answer = _build_answer(context, response)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
             raise NotDone(f"{url} cannot be reached: {exc}", cause=FailureCause.NETWORK) from exc
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects) as exc:
@@ -214,7 +214,7 @@ def require_headers(headers: Mapping[str, str]) -> None:
             )
 
 
-def _answer(context: ToolContext, response: httpx2.Response) -> dict[str, Any]:
+def _build_answer(context: ToolContext, response: httpx2.Response) -> dict[str, Any]:
     body = bytearray()
     for chunk in response.iter_bytes():
         body += chunk

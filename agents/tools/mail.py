@@ -60,9 +60,9 @@ def send_text(context: ToolContext, to: str, subject: str, body: str) -> dict[st
         connection.send_messages([message])
     except smtplib.SMTPRecipientsRefused as exc:
         codes = [code for code, _ in exc.recipients.values()]
-        raise _refusal(codes, f"the recipient: {exc.recipients}") from exc
+        raise _make_refusal(codes, f"the recipient: {exc.recipients}") from exc
     except (smtplib.SMTPSenderRefused, smtplib.SMTPDataError) as exc:
-        raise _refusal([exc.smtp_code], f"the mail: {exc}") from exc
+        raise _make_refusal([exc.smtp_code], f"the mail: {exc}") from exc
     finally:
         # The answer to QUIT says nothing about the mail.
         with suppress(OSError, smtplib.SMTPException):
@@ -70,7 +70,7 @@ def send_text(context: ToolContext, to: str, subject: str, body: str) -> dict[st
     return {"message_id": message_id}
 
 
-def _refusal(codes: list[int], subject: str) -> NotDone | ToolError:
+def _make_refusal(codes: list[int], subject: str) -> NotDone | ToolError:
     """Make an error of a refusal. A code in the 400s is temporary (RFC 5321, section 4.2.1)."""
     if all(400 <= code < 500 for code in codes):
         return NotDone(f"the mail server does not take it now: it refused {subject}")

@@ -21,15 +21,15 @@ from agents.errors import DefinitionError
 from agents.sdk import ToolContext, mistakes, tool
 from agents.sdk.signature import ToolSignature
 from agents.sdk.spec import PIN, ToolSpec
-from agents.tools.mcp_definitions import Definition, McpServer, read_definitions, server_of
+from agents.tools.mcp_definitions import Definition, McpServer, parse_server, read_definitions
 from runtime.core.values import json_schema
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 from runtime.core.values.texts import find_placeholders
 
 DECLARED = ("effect", "approval", "risk")  # settings that the author states for each tool
 
 
-@mistakes.recording
+@mistakes.record_mistakes
 def mcp_tools(
     server: str | Sequence[str],
     definitions: str | Path,
@@ -53,7 +53,7 @@ def mcp_tools(
     address that is not public is refused, unless `private` is true. Each call has the idempotency key in its
     `_meta`, as `signoff/idempotency-key`. Raises DefinitionError if the definition is invalid.
     """
-    described = server_of(server, headers=headers, variables=variables, private=private)
+    described = parse_server(server, headers=headers, variables=variables, private=private)
     label = f"mcp_tools of {described.label}"
     try:
         placeholders = {
@@ -71,12 +71,12 @@ def mcp_tools(
             f"{label}: tools names {unknown or 'none'}; {definitions} has {names}"
         )
     return tuple(
-        _tool(described, accepted[name], settings, credentials, prefix)
+        _make_tool(described, accepted[name], settings, credentials, prefix)
         for name, settings in tools.items()
     )
 
 
-def _tool(
+def _make_tool(
     server: McpServer,
     definition: Definition,
     settings: Mapping[str, Any],
@@ -86,7 +86,7 @@ def _tool(
     name = prefix + re.sub(r"[^a-z0-9_]", "_", definition.name.lower())
     if missing := [setting for setting in DECLARED if setting not in settings]:
         raise DefinitionError(f"tool {name}: say its {', '.join(missing)}")
-    signature = _signature(server, definition, f"tool {name}")
+    signature = _build_signature(server, definition, f"tool {name}")
 
     async def call(context: ToolContext, /, **arguments: Any) -> Any:
         from agents.tools.mcp_client import call_tool  # the library takes long to import
@@ -102,7 +102,7 @@ def _tool(
     return replace(spec, mcp_name=definition.name)
 
 
-def _signature(server: McpServer, definition: Definition, label: str) -> ToolSignature:
+def _build_signature(server: McpServer, definition: Definition, label: str) -> ToolSignature:
     schema = {"properties": {}, "required": [], **definition.schema}
     try:
         Draft202012Validator.check_schema(schema)
@@ -114,11 +114,11 @@ def _signature(server: McpServer, definition: Definition, label: str) -> ToolSig
     ):
         raise DefinitionError(f"{label}: its input schema is not that of an object")
     optional = {name: rule for name, rule in properties.items() if name not in schema["required"]}
-    pin = sha256_of({"server": server.label, "tool": definition.as_json})
+    pin = hash_value({"server": server.label, "tool": definition.as_json})
     text = json.dumps(schema)
 
     def check(arguments: dict[str, Any]) -> dict[str, Any]:
-        problems = json_schema.problems(text, arguments, "arguments")
+        problems = json_schema.list_problems(text, arguments, "arguments")
         if problems:
             listed = "; ".join(f"{problem.field} {problem.detail}" for problem in problems)
             raise PydanticCustomError("json_schema", "{problems}", {"problems": listed})

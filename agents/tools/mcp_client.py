@@ -64,15 +64,15 @@ async def list_definitions(
     exchange, listed = Exchange(server), None
     try:
         async with _connect(exchange, credentials, seconds) as client:
-            listed = await _list(client)
+            listed = await _list_tools(client)
     except Exception as exc:
         if listed is None:
-            raise _problem_of(exchange, exc) from exc
+            raise _derive_error(exchange, exc) from exc
     definitions = []
     for tool in listed:
         hints = tool.annotations.model_dump(by_alias=True) if tool.annotations else {}
         booleans = {name: value for name, value in hints.items() if isinstance(value, bool)}
-        definition = _definition(tool)
+        definition = _build_definition(tool)
         try:
             require_json(definition.as_json, definition.name)
         except NotJson as exc:  # no file could keep it
@@ -111,7 +111,7 @@ async def call_tool(
     if exchange.result is not None:  # also if the connection was not closed well
         return _read(exchange.result)
     assert exchange.problem is not None
-    raise _problem_of(exchange, exchange.problem) from exchange.problem
+    raise _derive_error(exchange, exchange.problem) from exchange.problem
 
 
 async def _call(
@@ -122,9 +122,9 @@ async def _call(
     exchange: Exchange,
 ) -> None:
     """Call the tool if it is as it was accepted, and record its result."""
-    listed = {tool.name: tool for tool in await _list(client)}
+    listed = {tool.name: tool for tool in await _list_tools(client)}
     tool = listed.get(definition.name)
-    if tool is None or _definition(tool).digest != definition.digest:
+    if tool is None or _build_definition(tool).digest != definition.digest:
         change = "describes it differently than it was accepted" if tool else "does not have it now"
         raise DefinitionChanged(
             f"The tool {definition.name} was not called, because its MCP server {change}: see what changed with"
@@ -141,7 +141,7 @@ async def _call(
     )
 
 
-async def _list(client: Client) -> list[types.Tool]:
+async def _list_tools(client: Client) -> list[types.Tool]:
     listed, cursor = list[types.Tool](), None
     while True:
         page = await client.list_tools(cursor=cursor, cache_mode="bypass")
@@ -191,10 +191,10 @@ class _McpTransport(httpx2.AsyncHTTPTransport):
     """Connects to the server alone, at a checked address, and records how far a call went."""
 
     def __init__(self, exchange: Exchange, headers: Mapping[str, str], seconds: float) -> None:
-        super().__init__(**http_client.connection_options())
+        super().__init__(**http_client.build_connection_options())
         server = exchange.server
         self._check = http_client.RequestCheck(
-            (http_client.site_of(server.url),),
+            (http_client.parse_site(server.url),),
             private=server.private,
             seconds=seconds,
             own_headers=headers,
@@ -209,7 +209,7 @@ class _McpTransport(httpx2.AsyncHTTPTransport):
         if is_recorded:
             exchange.status = 0
         try:
-            with self._check.addressed(request):
+            with self._check.put_address(request):
                 exchange.sent = exchange.sent or is_call
                 response = await super().handle_async_request(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, ToolError, NotDone) as exc:
@@ -245,13 +245,13 @@ class _Limited(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-def _definition(tool: types.Tool) -> Definition:
+def _build_definition(tool: types.Tool) -> Definition:
     return Definition(name=tool.name, description=tool.description or "", schema=tool.input_schema)
 
 
 def _read(result: types.CallToolResult) -> Any:
     """Return the result as JSON. Raise ToolError if the tool says that it failed."""
-    text = "\n".join(_text(block) for block in result.content)
+    text = "\n".join(_format_block(block) for block in result.content)
     if result.is_error:
         raise ToolError(text[:QUOTED] or "the tool failed and gave no reason")
     if result.structured_content is None:
@@ -262,7 +262,7 @@ def _read(result: types.CallToolResult) -> Any:
         return result.structured_content  # refused as a result that cannot be kept
 
 
-def _text(block: types.ContentBlock) -> str:
+def _format_block(block: types.ContentBlock) -> str:
     """Return the text of a part of a result. Pictures and sound are named, not kept."""
     match block:
         case types.TextContent():
@@ -275,7 +275,7 @@ def _text(block: types.ContentBlock) -> str:
             return f"({block.type}, which is not kept)"
 
 
-def _problem_of(exchange: Exchange, problem: BaseException) -> Exception:
+def _derive_error(exchange: Exchange, problem: BaseException) -> Exception:
     """Return the exception that says what a failure means for the call."""
     while isinstance(problem, BaseExceptionGroup):
         problem = problem.exceptions[0]

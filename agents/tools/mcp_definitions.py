@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agents.errors import DefinitionError
-from agents.tools.http_client import site_of
+from agents.tools.http_client import parse_site
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import require_json, sha256_of
+from runtime.core.values.json_values import hash_value, require_json
 from runtime.network import is_public
 
 
@@ -25,7 +25,7 @@ class Definition:
     @property
     def digest(self) -> str:
         """Return the digest of name, description and schema. Raise NotJson."""
-        return sha256_of(self.as_json)
+        return hash_value(self.as_json)
 
     @property
     def as_json(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class McpServer:
         return self.url or " ".join(self.command)
 
 
-def server_of(
+def parse_server(
     server: str | Sequence[str],
     *,
     headers: Mapping[str, str] | None,
@@ -65,7 +65,7 @@ def server_of(
             raise DefinitionError("mcp_tools: a command is a list of words, and takes no headers")
         return McpServer(command=command, values=variables or {})
     try:
-        site_of(server)
+        parse_site(server)
     except ValueError as exc:
         raise DefinitionError(
             f"mcp_tools: {server!r}: {exc}; a command is a list of words"

@@ -17,8 +17,8 @@ from agents.sdk import agent as define
 from agents.sdk.scripts import Reply, Script, Turn, answer, call, script
 from agents.sdk.spec import APPROVAL_RESULT, AgentSpec, ToolSpec
 from agents.tools.each import cut_text
-from runtime.core.values.json_values import size_of
-from runtime.core.values.texts import plain
+from runtime.core.values.json_values import measure_size
+from runtime.core.values.texts import clean_text
 
 MAX_GATEWAY_RESULT = 200 * 1024  # bytes of a result as JSON; it is part of an agent's answer
 
@@ -35,7 +35,7 @@ class GatewayResult(BaseModel):
     cut: bool = False
 
 
-@mistakes.recording
+@mistakes.record_mistakes
 def mcp_gateway(name: str, tools: Sequence[ToolSpec], *, title: str = "") -> AgentSpec:
     """Make the gateway `/api/mcp/NAME/` to tools of `mcp_tools`, an agent of this name.
 
@@ -63,13 +63,13 @@ def mcp_gateway(name: str, tools: Sequence[ToolSpec], *, title: str = "") -> Age
         instructions="Make the call, and report what became of it.",
         input=create_model("GatewayCall", tool=(offered, ...), arguments=(dict[str, Any], {})),
         output=GatewayResult,
-        model=_script(names),
-        tools=[_refusing_changes(spec) for spec in tools],
+        model=_make_script(names),
+        tools=[_refuse_changes(spec) for spec in tools],
     )
     return replace(spec, is_code=True) if isinstance(spec, AgentSpec) else spec
 
 
-def _script(names: Mapping[str, str]) -> Script:
+def _make_script(names: Mapping[str, str]) -> Script:
     """Make the call of the input, whose tool has the name of its server, and answer with its result."""
 
     def work(turn: Turn) -> Reply:
@@ -78,9 +78,9 @@ def _script(names: Mapping[str, str]) -> Script:
         result = turn.results[-1]
         if not result.ok:
             reason = str(result.content) if result.denied else result.why
-            return answer(GatewayResult(error=plain(reason)))
+            return answer(GatewayResult(error=clean_text(reason)))
         content = result.content
-        is_cut = size_of(content) > MAX_GATEWAY_RESULT
+        is_cut = measure_size(content) > MAX_GATEWAY_RESULT
         if is_cut:
             text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
             content = cut_text(text, MAX_GATEWAY_RESULT)
@@ -90,7 +90,7 @@ def _script(names: Mapping[str, str]) -> Script:
     return script(work)
 
 
-def _refusing_changes(spec: ToolSpec) -> ToolSpec:
+def _refuse_changes(spec: ToolSpec) -> ToolSpec:
     """Return the tool with a changed definition as an error for the client, which does not wait for its operator."""
 
     async def call_unchanged(context: ToolContext, /, **arguments: Any) -> Any:

@@ -20,7 +20,7 @@ from runtime.core.values.enums import EffectClass, Risk
 from runtime.errors import ObjectStoreDown
 from runtime.ports import wiring
 from runtime.ports.objects import ObjectStore
-from runtime.store.object_stores.stores import SCHEMES, store_at
+from runtime.store.object_stores.stores import SCHEMES, open_store
 
 MAX_KEY = 300  # characters
 MAX_TEXT = 200_000  # bytes of an object
@@ -82,7 +82,7 @@ class _Prefix:
         return f"{self._prefix}/{key}"
 
     def _store(self) -> ObjectStore:
-        store = _at(self._address) if self._address else wiring.objects()
+        store = _open_store(self._address) if self._address else wiring.find_object_store()
         if store is None:
             raise NotDone(
                 "the workers have no SIGNOFF_OBJECT_STORE, and the tool names no store",
@@ -95,14 +95,14 @@ class _Prefix:
 
 
 @cache
-def _at(address: str) -> ObjectStore:
+def _open_store(address: str) -> ObjectStore:
     try:
-        return store_at(address, marked=False)
+        return open_store(address, marked=False)
     except ValueError as exc:
         raise NotDone(f"{address} cannot be used: {exc}", cause=FailureCause.SETUP) from exc
 
 
-@mistakes.recording
+@mistakes.record_mistakes
 def read_object(
     prefix: str,
     *,
@@ -130,7 +130,12 @@ def read_object(
             raise ToolError(f"key: {key} is not a text in UTF-8") from exc
         if text is not None and "\x00" in text:
             raise ToolError(f"key: {key} is not a text: it has zero bytes")
-        return {"key": key, "exists": data is not None, "text": text, "digest": _digest(data)}
+        return {
+            "key": key,
+            "exists": data is not None,
+            "text": text,
+            "digest": _compute_digest(data),
+        }
 
     _describe(read, name, description or f"Read a text below {folder.name}/.", key=Key)
     return tool(effect=EffectClass.READ, approval=approval, sentence=f"Read {folder.name}/{{key}}")(
@@ -138,7 +143,7 @@ def read_object(
     )
 
 
-@mistakes.recording
+@mistakes.record_mistakes
 def write_object(
     prefix: str,
     *,
@@ -165,7 +170,9 @@ def write_object(
         return None
 
     def preview(key: str, text: str, expected: str | None) -> Preview:
-        return _preview(f"{folder.name}/{key}", _read_expected(folder, key, text, expected), text)
+        return _build_preview(
+            f"{folder.name}/{key}", _read_expected(folder, key, text, expected), text
+        )
 
     def write(context: ToolContext, key: str, text: str, expected: str | None) -> dict[str, Any]:
         try:
@@ -174,7 +181,7 @@ def write_object(
             # Another attempt at this call may have been faster: then its text is there.
             if now != data and not folder.swap(key, data, now) and folder.read(key) != data:
                 raise ToolError(f"key: {key} was changed by another writer at the same time")
-            return {"key": key, "digest": _digest(data)}
+            return {"key": key, "digest": _compute_digest(data)}
         except ObjectStoreDown as exc:
             raise ConnectionError(str(exc)) from exc
 
@@ -202,7 +209,7 @@ def _read_expected(folder: _Prefix, key: str, text: str, expected: str | None) -
     if (size := len(text.encode())) > MAX_TEXT:
         raise ToolError(f"text: it has {size} bytes, at most {MAX_TEXT} are written")
     data = folder.read(key)
-    if data == text.encode() or _digest(data) == expected:
+    if data == text.encode() or _compute_digest(data) == expected:
         return data
     if expected is None:
         raise ToolError(f"key: {key} exists: read it, and give its digest as expected")
@@ -210,7 +217,7 @@ def _read_expected(folder: _Prefix, key: str, text: str, expected: str | None) -
     raise ToolError(f"expected: {key} {problem}: read it again")
 
 
-def _preview(name: str, before: bytes | None, text: str) -> Preview:
+def _build_preview(name: str, before: bytes | None, text: str) -> Preview:
     after = text.encode()
     if before == after:
         return Preview(summary="Changes nothing", targets=[name])
@@ -229,7 +236,7 @@ def _shorten(data: bytes) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def _digest(data: bytes | None) -> str | None:
+def _compute_digest(data: bytes | None) -> str | None:
     return None if data is None else f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 

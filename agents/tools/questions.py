@@ -22,7 +22,7 @@ Question = Annotated[
 ]
 
 
-@mistakes.recording
+@mistakes.record_mistakes
 def ask_person(
     answer: Any = str,
     *,

@@ -22,7 +22,7 @@ Message = Annotated[
 ]
 
 
-@mistakes.recording
+@mistakes.record_mistakes
 def tell_requester(
     *,
     approval: bool | Callable[..., bool] = True,

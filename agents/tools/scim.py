@@ -27,7 +27,7 @@ from scim2_models import (
 )
 
 from agents.sdk import FailureCause, NotDone, ToolContext, ToolError
-from runtime.network import authorities, retry_after_seconds
+from runtime.network import load_authorities, retry_after_seconds
 
 Account = User[Any]
 
@@ -37,7 +37,7 @@ PASSING = {408, 412, 425, 429}
 
 def create(context: ToolContext, full_name: str, email: str, username: str) -> dict[str, str]:
     """Create the account, or find the one that this call made before. Return its id and username."""
-    with _directory(context) as scim:
+    with _open_directory(context) as scim:
         account = _find_account(scim, context.key) or _create(
             scim,
             User(
@@ -56,25 +56,25 @@ def set_roles(
     context: ToolContext, account_id: str, username: str, roles: list[dict[str, str]]
 ) -> None:
     """Give the account these roles and no others."""
-    with _directory(context) as scim:
-        _account(scim, account_id, username)
+    with _open_directory(context) as scim:
+        _read_account(scim, account_id, username)
         replace: PatchOperation[Any] = PatchOperation(
             op=PatchOperation.Op.replace_, path="roles", value=roles
         )
         scim.modify(User, account_id, PatchOp[Account](operations=[replace]))
 
 
-def roles_of(context: ToolContext, account_id: str, username: str) -> list[str]:
+def read_roles(context: ToolContext, account_id: str, username: str) -> list[str]:
     """Return the roles that the account has now, in order."""
-    with _directory(context) as scim:
-        account = _account(scim, account_id, username)
+    with _open_directory(context) as scim:
+        account = _read_account(scim, account_id, username)
     return sorted(str(role.value) for role in account.roles or [])
 
 
 def add_entitlement(context: ToolContext, account_id: str, username: str, entitlement: str) -> None:
     """Give the account one more entitlement, unless it has it."""
-    with _directory(context) as scim:
-        account = _account(scim, account_id, username)
+    with _open_directory(context) as scim:
+        account = _read_account(scim, account_id, username)
         if entitlement not in [row.value for row in account.entitlements or []]:
             add: PatchOperation[Any] = PatchOperation(
                 op=PatchOperation.Op.add, path="entitlements", value=[{"value": entitlement}]
@@ -94,7 +94,7 @@ class _Wire:
         self.status = self.after = None
         self.wrote |= request.method != "GET"
 
-    def response(self, response: Response) -> None:
+    def note_response(self, response: Response) -> None:
         self.status = response.status_code
         self.after = retry_after_seconds(response.headers.get("Retry-After"))
         if 400 <= self.status < 500:
@@ -110,7 +110,7 @@ class _Wire:
             return FailureCause.NETWORK
         return FailureCause.LIMIT if self.status == 429 else FailureCause.PROVIDER
 
-    def certainly_undone(self, exc: Exception) -> bool:
+    def is_certainly_undone(self, exc: Exception) -> bool:
         """Say whether nothing was written, so that another attempt is safe."""
         passing = self.status is None or self.status in PASSING or self.status >= 500
         never_left = isinstance(exc.__cause__, ConnectError | ConnectTimeout)
@@ -118,7 +118,7 @@ class _Wire:
 
 
 @contextmanager
-def _directory(context: ToolContext) -> Iterator[SyncSCIMClient]:
+def _open_directory(context: ToolContext) -> Iterator[SyncSCIMClient]:
     """Open a client for one attempt. Refusals of the directory go to the model.
 
     Raises NotDone if certainly nothing happened. Otherwise the effect class decides whether to retry.
@@ -128,22 +128,22 @@ def _directory(context: ToolContext) -> Iterator[SyncSCIMClient]:
         base_url=settings.SCIM_URL,
         headers={"Authorization": f"Bearer {settings.SCIM_TOKEN}"},
         timeout=context.remaining(),
-        verify=authorities(),
-        event_hooks={"request": [wire.request], "response": [wire.response]},
+        verify=load_authorities(),
+        event_hooks={"request": [wire.request], "response": [wire.note_response]},
     ) as http:
         try:
             yield SyncSCIMClient(http, provider=ScimProvider(models=[User]))
         except (SCIMException, SCIMClientException) as exc:
             if wire.refused:
                 raise ToolError(f"the directory refused: {exc}") from exc
-            if wire.certainly_undone(exc):
+            if wire.is_certainly_undone(exc):
                 raise NotDone(
                     f"the directory did nothing: {exc}", after=wire.after, cause=wire.cause
                 ) from exc
             raise
 
 
-def _account(scim: SyncSCIMClient, account_id: str, username: str) -> Account:
+def _read_account(scim: SyncSCIMClient, account_id: str, username: str) -> Account:
     account = scim.query(User, account_id)
     name = account.user_name if isinstance(account, User) else None
     if not isinstance(account, User) or name is None or name.casefold() != username.casefold():

@@ -13,8 +13,8 @@ from pydantic import Field
 from agents.errors import DefinitionError, ToolError
 from agents.sdk import FailureCause, NotDone, ToolContext, mistakes, tool
 from agents.sdk.spec import Seconds, ToolSpec
-from runtime.core.values.json_values import size_of
-from runtime.core.values.texts import plain
+from runtime.core.values.json_values import measure_size
+from runtime.core.values.texts import clean_text
 
 MAX_QUERY = 10_000  # characters
 MAX_ROWS = 1_000
@@ -46,7 +46,7 @@ WHERE relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::reg
 """
 
 
-@mistakes.recording
+@mistakes.record_mistakes
 def sql_query(
     url_env: str,
     *,
@@ -128,29 +128,29 @@ def _read(
         except Error as exc:
             if TOO_LARGE in str(exc):
                 raise ToolError(f"query: {TOO_LARGE}") from exc
-            raise ToolError(f"query: {plain(str(exc))}") from exc
+            raise ToolError(f"query: {clean_text(str(exc))}") from exc
         connection.rollback()  # a commit would send the notifications of the query
     included: list[list[Any]] = []
     size = 0
     for row in rows[:max_rows]:
-        row_values = [_json(value) for value in row]
-        size += size_of(row_values)
+        row_values = [_encode_value(value) for value in row]
+        size += measure_size(row_values)
         if size > MAX_ANSWER:
             break
         included.append(row_values)
     return {"columns": columns, "rows": included, "more": len(included) < len(rows)}
 
 
-def _json(value: Any) -> Any:
+def _encode_value(value: Any) -> Any:
     """Return a value of Postgres as JSON."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int | float):
         return value if abs(value) <= 2**53 - 1 else str(value)  # RFC 7493; a text for NaN too
     if isinstance(value, dict):
-        return {str(key): _json(one) for key, one in value.items()}
+        return {str(key): _encode_value(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_json(item) for item in value]
+        return [_encode_value(item) for item in value]
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, Decimal):

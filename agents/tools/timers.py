@@ -29,18 +29,18 @@ Match = Annotated[
 ]
 
 
-def _waits(kind: Literal["time", "event"]) -> Callable[[ToolSpec], ToolSpec]:
+def _mark_waiting(kind: Literal["time", "event"]) -> Callable[[ToolSpec], ToolSpec]:
     return lambda spec: replace(spec, waits=kind)
 
 
-@_waits("time")
+@_mark_waiting("time")
 @tool(effect="read", sentence="Wait until {moment}")
 def sleep_until(moment: Moment) -> dict[str, Any]:
     """Do nothing until a moment. Returns {"slept_until": …}."""
-    _not_here()
+    _refuse_call()
 
 
-@_waits("event")
+@_mark_waiting("event")
 @tool(effect="read", sentence="Wait for the event {event} with {match} until {until}")
 def wait_for(event: EventName, match: Match, until: Moment) -> dict[str, Any]:
     """Wait for an event from outside, for no longer than until a moment.
@@ -48,8 +48,8 @@ def wait_for(event: EventName, match: Match, until: Moment) -> dict[str, Any]:
     Returns {"event": …, "id": …, "data": …} when it comes, {"timed_out": true} if it does not. Only an event
     that comes after this call counts.
     """
-    _not_here()
+    _refuse_call()
 
 
-def _not_here() -> NoReturn:
+def _refuse_call() -> NoReturn:
     raise ToolError("the engine waits in place of this function")

@@ -57,5 +57,5 @@ class AgentList(Schema):
 @router.get("/agents", response=AgentList)
 def list_agents(request: Authenticated) -> dict[str, Any]:
     """List the agents with their schemas; for people who start runs or decide, and admins."""
-    wiring.access().require_agents(request.auth)
-    return {"items": queries.documents()}
+    wiring.resolve_access().require_agents(request.auth)
+    return {"items": queries.list_agent_documents()}

@@ -20,20 +20,20 @@ from agents.catalogue import queries
 from agents.models import FormSubmission
 from agents.sdk import inputs
 from runtime.control.start import start as start_run
-from runtime.core.values.budgets import NAMES, BudgetLimits, from_form, to_text, unit_of
+from runtime.core.values.budgets import NAMES, BudgetLimits, name_unit, read_form_budget, to_text
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_schema import Property, example_of, parts
+from runtime.core.values.json_schema import Property, format_example, list_properties
 from runtime.core.values.limits import MAX_KEY
 from runtime.errors import BusinessKeyConflict, Forbidden, InvalidInput, UnknownAgent
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.reads import agent_picture, run_figures, workers
-from runtime.reads.run_rows import runs_page
+from runtime.reads.run_rows import read_runs_page
 from runtime.web import requests
 from runtime.web.display import plain_visible
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import Audience, actor_of, form_number
-from runtime.web.schema_form import as_typed, choices_of, help_of, kind_of
+from runtime.web.requests import Audience, read_actor, read_form_number
+from runtime.web.schema_form import as_typed, derive_kind, describe_property, list_choices
 
 WHOLE = "input"  # the only field of a schema that is not an object's
 
@@ -60,12 +60,14 @@ class StartForm(PageForm):
             f" {agent.remembers} texts of earlier runs with this name that you may read. The people who started or"
             " steered those cannot decide in this one."
         )
-        self.names = [prop.name for prop in parts(agent.schema)]
-        self.fields |= {f"{_INPUT}{prop.name}": _field_of(prop) for prop in parts(agent.schema)}
+        self.names = [prop.name for prop in list_properties(agent.schema)]
+        self.fields |= {
+            f"{_INPUT}{prop.name}": _build_field(prop) for prop in list_properties(agent.schema)
+        }
         self.is_whole = not self.names and agent.schema.get("type") != "object"
         if self.is_whole:
             self.fields[_INPUT + WHOLE] = TypedField("Input", "json", rows=6, help="JSON")
-        self.fields |= dict(_budget_fields())
+        self.fields |= dict(_build_budget_fields())
 
     @property
     def input_fields(self) -> list[BoundField]:
@@ -80,7 +82,7 @@ class StartForm(PageForm):
     @property
     def budget(self) -> dict[str, object]:
         """The limits as typed. The start of the run checks them."""
-        return from_form({name: self.cleaned_data[_BUDGET + name] for name in NAMES})
+        return read_form_budget({name: self.cleaned_data[_BUDGET + name] for name in NAMES})
 
     def clean(self) -> dict[str, Any]:
         """Check the input against the schema of the agent."""
@@ -90,7 +92,7 @@ class StartForm(PageForm):
             value = {name: values[_INPUT + name] for name in self.names if self._is_typed(name)}
         elif not self._is_typed(WHOLE) and _INPUT + WHOLE not in self.errors:
             self.add_error(_INPUT + WHOLE, "must be JSON")
-        for problem in inputs.problems(self.agent.schema, value):
+        for problem in inputs.list_problems(self.agent.schema, value):
             name = self._name_of(problem)
             # An unreadable field is missing from the value. The reader must see why it is unreadable, not that it is
             # missing.
@@ -148,17 +150,17 @@ def start_once(
         return run
 
 
-def _field_of(prop: Property) -> TypedField:
-    kind = kind_of(prop.rule)
-    example = example_of(prop.rule)
+def _build_field(prop: Property) -> TypedField:
+    kind = derive_kind(prop.rule)
+    example = format_example(prop.rule)
     example = f"for example {example}" if example else ""
-    choices = [(value, plain_visible(label)) for value, label in choices_of(prop.rule)]
+    choices = [(value, plain_visible(label)) for value, label in list_choices(prop.rule)]
     if choices:
         choices.insert(0, ("", "choose one" if prop.required else "not given"))
     return TypedField(
         prop.title,
         kind,
-        help=" · ".join(filter(None, (help_of(prop), example))),
+        help=" · ".join(filter(None, (describe_property(prop), example))),
         optional=not prop.required,
         rows={"json": 6, "long": 1}.get(kind, 0),
         choices=choices,
@@ -167,11 +169,11 @@ def _field_of(prop: Property) -> TypedField:
     )
 
 
-def _budget_fields() -> Iterator[tuple[str, TypedField]]:
+def _build_budget_fields() -> Iterator[tuple[str, TypedField]]:
     """Yield a field for each limit, with the installation's as its help."""
     bounds: BudgetLimits = settings.SIGNOFF_BUDGET or BudgetLimits()
     for name, limit in NAMES.items():
-        unit, maximum = unit_of(limit), bounds.of(limit)
+        unit, maximum = name_unit(limit), bounds.of(limit)
         yield (
             _BUDGET + name,
             TypedField(
@@ -189,14 +191,14 @@ VERSIONS = 10  # versions on the page of an agent
 
 
 # People who may not read agents get 404.
-readers = Audience(lambda actor: wiring.access().require_agents(actor))
+readers = Audience(lambda actor: wiring.resolve_access().require_agents(actor))
 
 
-@readers.page
-def agents(request: HttpRequest) -> HttpResponse:
+@readers.guard_page
+def show_agents(request: HttpRequest) -> HttpResponse:
     """Show every agent that a worker published, or those that match a search. Sub-agents stand below the others."""
-    published, called = queries.published(), wiring.catalogue().called()
-    titles = wiring.catalogue().titles()
+    published, called = queries.list_agents(), wiring.resolve_catalogue().list_called()
+    titles = wiring.resolve_catalogue().read_titles()
     return _list(
         request,
         "agents/list.html",
@@ -205,7 +207,7 @@ def agents(request: HttpRequest) -> HttpResponse:
                 agent
                 for agent in published
                 if (words or (agent.is_startable and agent.name not in called))
-                and _matches(
+                and _has_all_words(
                     words,
                     agent.name,
                     titles.get(agent.name, ""),
@@ -219,8 +221,8 @@ def agents(request: HttpRequest) -> HttpResponse:
     )
 
 
-@readers.page
-def tools(request: HttpRequest) -> HttpResponse:
+@readers.guard_page
+def show_tools(request: HttpRequest) -> HttpResponse:
     """Show the tools of all published agents: their purpose, their agents, and how often they fail."""
     return _list(
         request,
@@ -228,31 +230,31 @@ def tools(request: HttpRequest) -> HttpResponse:
         lambda words: {
             "tools": [
                 used
-                for used in queries.tools()
-                if _matches(words, used.tool.name, used.tool.description, *used.agents)
+                for used in queries.list_tools()
+                if _has_all_words(words, used.tool.name, used.tool.description, *used.agents)
             ]
         },
     )
 
 
-@readers.page
-def agent(request: HttpRequest, name: str) -> HttpResponse:
+@readers.guard_page
+def show_agent(request: HttpRequest, name: str) -> HttpResponse:
     """Show one agent: its input, tools and sub-agents, and its last runs that this person may read.
 
     Its instructions and their changes are shown to admins and to readers of its runs, who see them there anyway.
     """
-    view, actor, access = _agent(name), actor_of(request), wiring.access()
-    runs = runs_page(access.readable_runs(actor) & Q(agent=name), limit=RECENT)
-    wordings = bool(runs.items) or access.reads_continuations(actor)
-    versions = queries.versions(name, limit=VERSIONS, wordings=wordings)
+    view, actor, access = _require_agent(name), read_actor(request), wiring.resolve_access()
+    runs = read_runs_page(access.select_readable_runs(actor) & Q(agent=name), limit=RECENT)
+    wordings = bool(runs.items) or access.may_read_continuations(actor)
+    versions = queries.list_versions(name, limit=VERSIONS, wordings=wordings)
     context = {
         "section": "agents",
         "agent": view,
-        "callers": queries.callers(name),
-        "picture": agent_picture.draw(name, wiring.catalogue().family(name)),
+        "callers": queries.list_callers(name),
+        "picture": agent_picture.draw(name, wiring.resolve_catalogue().read_family(name)),
         "runs": runs.items,
         "versions": versions,
-        "figures": run_figures.agent_figures(access.readable_runs(actor), name),
+        "figures": run_figures.read_agent_figures(access.select_readable_runs(actor), name),
         "wordings": wordings,
         "address": f"{settings.PUBLIC_URL}{reverse('mcp-gateway', args=[name])}",
     }
@@ -262,43 +264,43 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
 @readers.form
 def start(request: HttpRequest, name: str) -> HttpResponse:
     """Show the form that starts a run of an agent, or start the run that it describes."""
-    agent = _agent(name)
+    agent = _require_agent(name)
     if not agent.is_startable:
         raise Http404
     try:
-        wiring.access().require(actor_of(request), "runs:start")
+        wiring.resolve_access().require(read_actor(request), "runs:start")
     except Forbidden as exc:
-        return _page(request, StartForm(agent), refusal=exc)
+        return _show_form(request, StartForm(agent), refusal=exc)
     if request.method != "POST":
-        return _page(request, StartForm(agent))
+        return _show_form(request, StartForm(agent))
     form = StartForm(agent, request.POST)
     if not form.is_valid():
-        return _page(request, form, status=422)
+        return _show_form(request, form, status=422)
     values = form.cleaned_data
     try:
         run = start_once(
-            form=form_number(request),
+            form=read_form_number(request),
             agent=agent.name,
             input=values[WHOLE],
             business_key=values["business_key"] or None,
-            actor=actor_of(request),
+            actor=read_actor(request),
             budget=form.budget,
             thread=values["thread"] or None,
         )
     except UnknownAgent as exc:
         raise Http404 from exc
     except Forbidden as exc:
-        return _page(request, form, refusal=exc)
+        return _show_form(request, form, refusal=exc)
     except BusinessKeyConflict as exc:
         problem = "has started a run with another input already; choose another, or leave it empty"
         form.add_error("business_key", problem)
-        return _page(request, form, status=exc.status)
+        return _show_form(request, form, status=exc.status)
     except InvalidInput as exc:
         form.add_error(exc.field if exc.field in form.fields else "business_key", exc.detail)
-        return _page(request, form, status=422)
+        return _show_form(request, form, status=422)
     except NotJson as exc:
         form.add_error("business_key", exc.detail)
-        return _page(request, form, status=422)
+        return _show_form(request, form, status=422)
     return redirect("run", run=run)
 
 
@@ -308,7 +310,7 @@ def _list(
     """Show the rows that match the words of the search."""
     problem, text = None, ""
     try:
-        text = requests.search(request)
+        text = requests.read_search_text(request)
     except InvalidInput as exc:
         problem = exc
     context = {
@@ -320,13 +322,13 @@ def _list(
     return render(request, template, context, status=422 if problem else 200)
 
 
-def _matches(words: list[str], *texts: str) -> bool:
+def _has_all_words(words: list[str], *texts: str) -> bool:
     """Tell whether every word occurs in one of the texts."""
     searched = "\n".join(texts).lower()
     return all(word in searched for word in words)
 
 
-def _page(
+def _show_form(
     request: HttpRequest, form: StartForm, *, refusal: Forbidden | None = None, status: int = 200
 ) -> HttpResponse:
     context = {
@@ -334,22 +336,22 @@ def _page(
         "agent": form.agent,
         "form": form,
         "refusal": refusal,
-        "number": form_number(request),
-        "has_worker": form.agent.name in workers.live_versions(workers.ALIVE),
+        "number": read_form_number(request),
+        "has_worker": form.agent.name in workers.read_live_versions(workers.ALIVE),
     }
     return render(request, "agents/start.html", context, status=403 if refusal else status)
 
 
-def _agent(name: str) -> queries.AgentView:
-    view = queries.agent(name)
+def _require_agent(name: str) -> queries.AgentView:
+    view = queries.find_agent(name)
     if view is None:
         raise Http404
     return view
 
 
 urlpatterns = [
-    path("agents/", agents, name="agents"),
-    path("tools/", tools, name="tools"),
+    path("agents/", show_agents, name="agents"),
+    path("tools/", show_tools, name="tools"),
     path("agents/<path:name>/start/", start, name="start"),
-    path("agents/<path:name>/", agent, name="agent"),
+    path("agents/<path:name>/", show_agent, name="agent"),
 ]

@@ -80,12 +80,12 @@ class Withdrawn:
     left: int
 
 
-def left_out(approval: ApprovalView, verdict: Verdict) -> RequestError | None:
+def find_batch_refusal(approval: ApprovalView, verdict: Verdict) -> RequestError | None:
     """Say why this request does not get this verdict together with others; None if it may."""
     if approval.status != "pending":
         by = f" by {approval.decided_by}" if approval.decided_by else ""
         return NotTogether(f"It was already {approval.status}{by}.")
-    if approval.expires_at is not None and approval.expires_at <= clock.now():
+    if approval.expires_at is not None and approval.expires_at <= clock.read_time():
         return NotTogether("It has expired.")
     if approval.denial is not None:
         return approval.denial
@@ -123,16 +123,20 @@ def decide_each(
         raise InvalidInput("verdict", f"must be one of {', '.join(IN_BATCH)}")
     decided_verdict = Verdict(str(verdict))
     _check_number(items)
-    reason_text = checks.reason(reason, decided_verdict)
+    reason_text = checks.check_reason(reason, decided_verdict)
     if len(items) > COUNTED_ABOVE and str(count).strip() != str(len(items)):
         raise InvalidInput(
             "count",
             f"must be {len(items)}, the number of ticked requests: more than {COUNTED_ABOVE} need it",
         )
-    by_id = {view.id: view for view in approval_views.several(list(items), actor=actor)}
+    by_id = {
+        view.id: view for view in approval_views.list_approvals_by_id(list(items), actor=actor)
+    }
     if decided_verdict is Verdict.APPROVE:
-        approved = [row for row in by_id.values() if left_out(row, decided_verdict) is None]
-        if len({kind_of(row) for row in approved}) > 1:
+        approved = [
+            row for row in by_id.values() if find_batch_refusal(row, decided_verdict) is None
+        ]
+        if len({name_call_kind(row) for row in approved}) > 1:
             problem = "must be calls of one tool by one agent to be approved together"
             raise InvalidInput("item", problem)
 
@@ -147,16 +151,22 @@ def decide_each(
         )
 
     return tuple(
-        _each(list(items), by_id, lambda approval: left_out(approval, decided_verdict), act, actor)
+        _act_on_each(
+            list(items),
+            by_id,
+            lambda approval: find_batch_refusal(approval, decided_verdict),
+            act,
+            actor,
+        )
     )
 
 
 def undo_each(*, items: Sequence[UUID], actor: Actor) -> tuple[BatchOutcome, ...]:
     """Undo the actor's own decision on each request whose undo window is open. Raises InvalidInput naming `item`."""
     _check_number(items)
-    by_id = {view.id: view for view in approval_views.several(items, actor=actor)}
+    by_id = {view.id: view for view in approval_views.list_approvals_by_id(items, actor=actor)}
     return tuple(
-        _each(
+        _act_on_each(
             items,
             by_id,
             lambda approval: None,
@@ -166,7 +176,7 @@ def undo_each(*, items: Sequence[UUID], actor: Actor) -> tuple[BatchOutcome, ...
     )
 
 
-def kind_of(approval: ApprovalView) -> tuple[str, ...]:
+def name_call_kind(approval: ApprovalView) -> tuple[str, ...]:
     """Name the kind of a call: its agent and its tool."""
     return tuple(approval.path[-2:])
 
@@ -181,14 +191,14 @@ def continue_all(
     NotFound if no run waits for this change; InvalidInput naming `after` if a version was never published, `count` or
     `reason`.
     """
-    principal = principals.principal_of(actor)
+    principal = principals.find_principal(actor)
     if principal is None or not principal.has(principals.Scope.ADMIN):
         raise NotFound
-    denial = version_changes.refusal(principal)
+    denial = version_changes.find_refusal(principal)
     if denial is not None:
         audit.log_refusal(actor.person, "versions of agents", denial.code)
         raise denial
-    waiting = version_changes.find(_pair(agent, before, after), principal)
+    waiting = version_changes.find(_make_version_pair(agent, before, after), principal)
     if waiting is None:
         raise NotFound
     if waiting.differences is None:
@@ -199,7 +209,7 @@ def continue_all(
     if isinstance(count, bool) or not isinstance(count, int) or count != waiting.count:
         raise InvalidInput("count", f"must be the number of waiting runs, which is {waiting.count}")
     reason = validate_reason(reason, NEEDS_REASON)
-    numbers = {"count": waiting.count, "withdrawn": version_changes.withdrawals(waiting.pair)}
+    numbers = {"count": waiting.count, "withdrawn": version_changes.count_withdrawals(waiting.pair)}
     change = f"continued {waiting.count} runs of"
     _sign(VersionDecision, waiting.pair, reason, actor, change, **numbers)
     left_out = [left for run in waiting.runs if (left := _decide(run, reason, actor)) is not None]
@@ -215,11 +225,11 @@ def withdraw(
     the gates that are left. Any admin may withdraw it, because that lets no run continue. Raises NotFound for a person
     who is no admin, and if no decision on this change counts and no gate is left; InvalidInput naming `reason`.
     """
-    principal = principals.principal_of(actor)
+    principal = principals.find_principal(actor)
     if principal is None or not principal.has(principals.Scope.ADMIN):
         raise NotFound
-    pair = _pair(agent, before, after)
-    counts, gates = version_changes.decision(pair) is not None, version_changes.to_undo(pair)
+    pair = _make_version_pair(agent, before, after)
+    counts, gates = version_changes.find_decision(pair) is not None, version_changes.to_undo(pair)
     if not counts and not gates:
         raise NotFound
     reason = validate_reason(reason, "is required to withdraw a decision")
@@ -233,7 +243,7 @@ def _check_number(items: Mapping[UUID, object] | Sequence[UUID]) -> None:
         raise InvalidInput("item", f"must be 1 to {MAX_ITEMS} requests, and {len(items)} are given")
 
 
-def _each(
+def _act_on_each(
     items: Sequence[UUID],
     by_id: Mapping[UUID, ApprovalView],
     refused: Callable[[ApprovalView], RequestError | None],
@@ -275,7 +285,7 @@ def _open_again(gates: Mapping[UUID, str], actor: Actor) -> Withdrawn:
     return Withdrawn(opened=count, left=len(gates))
 
 
-def _pair(agent: object, before: object, after: object) -> version_changes.VersionPair:
+def _make_version_pair(agent: object, before: object, after: object) -> version_changes.VersionPair:
     if not isinstance(agent, str) or not isinstance(before, str) or not isinstance(after, str):
         raise NotFound
     if not all(is_text(text) for text in (agent, before, after)):
@@ -291,7 +301,7 @@ def _sign(
     change: str,
     **columns: int,
 ) -> None:
-    by = {"by": actor.person, "token": actor.token, "reason": reason, "at": clock.now()}
+    by = {"by": actor.person, "token": actor.token, "reason": reason, "at": clock.read_time()}
     signed_rows.add(kind(**asdict(pair), **by, **columns))
     audit.log_change(actor.person, f"{change} {pair.agent} from {pair.before} under {pair.after}")
 

@@ -30,7 +30,13 @@ from approvals.rules.policy import Demands
 from approvals.signed import audit
 from runtime.control.user_actions import validate_text
 from runtime.core.run.continuation import MAX_REVISIONS
-from runtime.core.values.budgets import NAMES, InvalidBudget, from_form, granted, unit_of
+from runtime.core.values.budgets import (
+    NAMES,
+    InvalidBudget,
+    name_unit,
+    read_form_budget,
+    read_granted,
+)
 from runtime.core.values.enums import Decision, Edit, GateKind, Verdict
 from runtime.core.values.limits import MAX_REASON
 from runtime.core.values.verdicts import STARTS_CALL, STARTS_CALL_UNCHANGED, VERDICTS, VERDICTS_AT
@@ -50,18 +56,18 @@ def open_request(
 
     Raises, in this order: NotFound; Forbidden; AlreadyDecided, AlreadyCancelled or Expired; TamperedWith.
     """
-    if loaded is None or not approval_rights.reads(loaded.principal, loaded.approval):
+    if loaded is None or not approval_rights.may_read_request(loaded.principal, loaded.approval):
         raise errors.NotFound
     if not (admins and loaded.principal is not None and loaded.principal.has(Scope.ADMIN)):
         check_right(loaded.approval, loaded.principal, loaded.at)
     check_open(loaded.approval)
-    fault = verification.fault(loaded.approval)
+    fault = verification.find_fault(loaded.approval)
     if fault is not None:
         raise errors.TamperedWith(fault)  # no decision about it is signed
     return loaded
 
 
-def kind_of(approval_id: UUID) -> str:
+def read_kind(approval_id: UUID) -> str:
     """Return the kind of a request, for a caller that checks the rights next. Raises NotFound."""
     kind = Approval.objects.filter(pk=approval_id).values_list("kind", flat=True).first()
     if kind is None:
@@ -94,12 +100,12 @@ def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor
             return refused
     else:
         approval.effective_at = effective_at
-        approval.decided_for = approval_rights.decides_for(loaded.principal, approval, loaded.at)
+        approval.decided_for = approval_rights.find_absentee(loaded.principal, approval, loaded.at)
         commit.close(loaded, decision, actor)
     return approval_views.ApprovalView(stored=approval, reader=loaded.principal)
 
 
-def decided(outcome: Outcome) -> approval_views.ApprovalView:
+def unwrap_outcome(outcome: Outcome) -> approval_views.ApprovalView:
     """Return the decided request; raise the error, after the writes are committed."""
     if isinstance(outcome, Exception):
         raise outcome
@@ -110,7 +116,7 @@ def check_right(
     approval: Approval, principal: Principal | None, at: datetime | None = None
 ) -> None:
     """Raise Forbidden, and log it, unless the principal may decide the request at this time, by default now."""
-    denial = approval_rights.denial(principal, approval, at=at)
+    denial = approval_rights.find_denial(principal, approval, at=at)
     if denial is not None:
         audit.log_refusal(
             principal.person if principal else None, f"request {approval.id}", denial.code
@@ -140,10 +146,10 @@ def check_digest(approval: Approval, digest: object) -> None:
 def check_shown(loaded: commit.LoadedApproval, verdict: Verdict) -> None:
     """Raise NotShown before a call starts whose run has entries that no page can show."""
     if verdict in STARTS_CALL and loaded.unreadable:
-        raise errors.NotShown(unshown(loaded.unreadable))
+        raise errors.NotShown(describe_unreadable(loaded.unreadable))
 
 
-def unshown(unreadable: Sequence[int]) -> str:
+def describe_unreadable(unreadable: Sequence[int]) -> str:
     """Say which entries of the run's journal cannot be shown, for the reviewer; empty if there are none."""
     if not unreadable:
         return ""
@@ -162,15 +168,15 @@ def check_confirmed(
         raise InvalidInput("confirm", "must be text")
     if verdict not in STARTS_CALL:
         return
-    name = confirmation.required(approval, None if edited is None else edited.args)
-    if name is None or confirmation.matches(confirmation_text or "", name):
+    name = confirmation.find_required_name(approval, None if edited is None else edited.args)
+    if name is None or confirmation.is_same_name(confirmation_text or "", name):
         return
     if edited is None:
         raise InvalidInput("confirm", "must repeat the request's `confirm` to start a high risk")
     raise InvalidInput("confirm", f"must repeat {json.dumps(name)}, the object of the changed call")
 
 
-def verdict(value: object, field: str, kind: GateKind, approval: Approval) -> Verdict:
+def check_verdict(value: object, field: str, kind: GateKind, approval: Approval) -> Verdict:
     """Return the verdict, which must be one for requests of this kind. Raises InvalidInput naming `field`."""
     if approval.kind != kind:
         door = "settled at its gate" if approval.is_in_doubt else "decided as it is"
@@ -203,7 +209,7 @@ def check_answer(demands: Demands | None, verdict: Verdict) -> None:
         )
 
 
-def reason(text: object, verdict: Verdict, demands: Demands | None = None) -> str:
+def check_reason(text: object, verdict: Verdict, demands: Demands | None = None) -> str:
     """Return the reason unchanged, as model and audit get it. Raises InvalidInput."""
     rule = VERDICTS[verdict]
     needed = f"is required to {rule.verb}" if rule.needs_reason else ""
@@ -218,7 +224,7 @@ def _expire(loaded: commit.LoadedApproval) -> errors.Expired:
     assert approval.expires_at is not None  # it has expired
     with transaction.atomic():
         audit.lock_runs(approval.run_id)
-        if audit.last_of(approval.run_id) != loaded.last:
+        if audit.read_chain_end(approval.run_id) != loaded.last:
             raise GateNotOpen
         commit.expire(approval, loaded.at)
     return errors.Expired(approval.expires_at)
@@ -231,7 +237,7 @@ RECORDED = (errors.NotFound, Forbidden, errors.TamperedWith, errors.DigestMismat
 
 
 @contextmanager
-def recording_refusals(actor: Actor, **request: UUID) -> Iterator[None]:
+def audit_refusals(actor: Actor, **request: UUID) -> Iterator[None]:
     """Record the refusal with which the block ends. `request` finds the row, by `pk` or by `run` and `gate`."""
     try:
         yield
@@ -259,7 +265,7 @@ def record_refusal(actor: Actor, problem: RequestError, **request: UUID) -> None
 def _is_enough(approval: Approval, actor: Actor, act: str) -> bool:
     """Tell whether the audit has this refusal of the person, or no room for another one."""
     refusals = AuditEntry.objects.filter(
-        run=approval.run_id, subject=audit.subject_of(approval.id), act__startswith=REFUSED
+        run=approval.run_id, subject=audit.name_subject(approval.id), act__startswith=REFUSED
     )
     repeated = refusals.filter(actor=actor.person, act=act)
     return repeated.exists() or refusals.count() >= MAX_REFUSALS
@@ -297,7 +303,7 @@ def read_reached_limits(approval: ApprovalView) -> tuple[Reached, ...]:
     return tuple(
         Reached(
             of=str(limit.get("of", "")),
-            unit=unit_of(NAMES[limit["limit"]]),
+            unit=name_unit(NAMES[limit["limit"]]),
             used=str(limit.get("used", "")),
             allowed=str(limit.get("allowed", "")),
         )
@@ -313,8 +319,8 @@ def check_grant(approval: Approval, verdict: Verdict, grant: object) -> object:
             raise InvalidInput(GRANT_FIELD, "is only for a limit that is raised")
         return None
     try:
-        reached = {NAMES[name] for name in _names(json.loads(approval.args))}
-        granted({} if grant is None else grant, reached)
+        reached = {NAMES[name] for name in _list_limit_names(json.loads(approval.args))}
+        read_granted({} if grant is None else grant, reached)
     except InvalidBudget as exc:
         raise InvalidInput(
             f"{GRANT_FIELD}.{exc.name}" if exc.name else GRANT_FIELD, exc.detail
@@ -324,12 +330,14 @@ def check_grant(approval: Approval, verdict: Verdict, grant: object) -> object:
 
 def list_grant_fields(approval: ApprovalView, form: Mapping[str, str]) -> tuple[GrantField, ...]:
     """Return a field for each limit that was reached, filled with the form's value or with the same amount again."""
-    names = _names(approval.args) if approval.is_limit else []
+    names = _list_limit_names(approval.args) if approval.is_limit else []
     return tuple(
         GrantField(
             name=name,
-            unit=unit_of(NAMES[name]),
-            raw=form.get(f"{GRANT_FIELD}.{name}", "" if form else _allowed(approval.args, name)),
+            unit=name_unit(NAMES[name]),
+            raw=form.get(
+                f"{GRANT_FIELD}.{name}", "" if form else _read_allowed_amount(approval.args, name)
+            ),
         )
         for name in names
     )
@@ -340,24 +348,24 @@ def explain_grant(error: InvalidInput) -> str:
     name = error.field.removeprefix(GRANT_FIELD).removeprefix(".")
     if name not in NAMES:
         return f"the grant {error.detail}. Enter a number, or unlimited."
-    unit = unit_of(NAMES[name])
+    unit = name_unit(NAMES[name])
     return f"more {unit} {error.detail}. Enter a number of {unit}, or unlimited."
 
 
 def read_grant(form: Mapping[str, str]) -> dict[str, object]:
     """Read a grant from a submitted form, without validating it."""
-    grants = from_form({name: form.get(f"{GRANT_FIELD}.{name}", "") for name in NAMES})
+    grants = read_form_budget({name: form.get(f"{GRANT_FIELD}.{name}", "") for name in NAMES})
     return {name: None if value == UNLIMITED else value for name, value in grants.items()}
 
 
-def _allowed(args: Any, name: str) -> str:
+def _read_allowed_amount(args: Any, name: str) -> str:
     """Return the amount allowed until now, as the engine wrote it."""
     limits = (row for row in args["limits"] if isinstance(row, dict))
     amounts = (row.get("allowed") for row in limits if row.get("limit") == name)
     return str(next(amounts, ""))
 
 
-def _names(args: object) -> list[str]:
+def _list_limit_names(args: object) -> list[str]:
     """Return the limit names that the engine wrote, covered by the request's MAC. Other values give no names."""
     limits = args.get("limits") if isinstance(args, dict) else None
     names = (

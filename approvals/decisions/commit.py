@@ -39,19 +39,22 @@ _LOAD: Final = f"""
         (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),
         coalesce(last.seq, 0), coalesce(last.hash, ''), {principals.CREDENTIALS},
-        {journal.unreadable_sql("r.run_id")}, {rows.APPROVAL_COLUMNS}
+        {journal.build_unreadable_sql("r.run_id")}, {rows.APPROVAL_COLUMNS}
     FROM approvals_approval r LEFT JOIN LATERAL (
         SELECT seq, hash FROM approvals_auditentry WHERE run_id = r.run_id ORDER BY seq DESC LIMIT 1
     ) last ON true WHERE
 """
 # Only a request with a rule has votes, and to read them takes Postgres almost half as long as all the rest.
-_HEADS: Final = ("SELECT NULL,", f"SELECT {votes.sql(principals.credentials_sql('v.person'))},")
+_HEADS: Final = (
+    "SELECT NULL,",
+    f"SELECT {votes.build_votes_sql(principals.build_credentials_sql('v.person'))},",
+)
 _BY_ID: Final = tuple(f"{head}{_LOAD} r.id = %(approval)s" for head in _HEADS)
 _BY_GATE: Final = tuple(
     f"{head}{_LOAD} r.run_id = %(run)s AND r.gate = %(gate)s" for head in _HEADS
 )
 
-_RULE: Final = 8 + rows.names_of(Approval).index("rule")
+_RULE: Final = 8 + rows.list_columns(Approval).index("rule")
 
 # `status || ''` keeps Postgres from using the index of pending requests, which it would have to read completely.
 _CLOSE: Final = """
@@ -86,7 +89,7 @@ class LoadedApproval:
     @property
     def demands(self) -> Demands | None:
         """What the policy demands; None for the default policy."""
-        return votes.demands(self.approval)
+        return votes.read_demands(self.approval)
 
 
 def load(approval_id: UUID, actor: Actor) -> LoadedApproval | None:
@@ -116,9 +119,9 @@ def close(
     approval.channel = "api" if actor.token else loaded.channel
     approval.edited = approval.edited_preview = None
     if decision.edit is not None:
-        approval.edited, preview = snapshot.text(decision.edit.args), decision.edit.preview
+        approval.edited, preview = snapshot.encode_value(decision.edit.args), decision.edit.preview
         if preview is not None:
-            approval.edited_preview = snapshot.text(preview.document)
+            approval.edited_preview = snapshot.encode_value(preview.document)
     statements.sign(
         approval,
         statements.make(approval, decision, loaded.at, loaded.undone, counted, actor.authenticated),
@@ -128,15 +131,19 @@ def close(
         decision=decision,
         effective_at=approval.effective_at,
         extra_statements=(
-            _closed(approval),
-            *_audited(loaded, decision, actor),
-            *([messages.build_wake(approval.effective_at)] if _tells_instance(approval) else ()),
+            _build_close_part(approval),
+            *_build_audit_parts(loaded, decision, actor),
+            *(
+                [messages.build_wake(approval.effective_at)]
+                if _must_tell_instance(approval)
+                else ()
+            ),
         ),
     )
 
 
 @contextmanager
-def last_attempt() -> Iterator[None]:
+def make_last_attempt() -> Iterator[None]:
     """Run the block in a transaction, in which the caller locks the run. Raise AlreadyDecided if the gate is closed."""
     try:
         with transaction.atomic():
@@ -149,17 +156,17 @@ def _load(
     statements: tuple[str, ...], of: dict[str, object], actor: Actor
 ) -> LoadedApproval | None:
     without_votes, with_votes = statements
-    parameters = {**of, "undone": audit.UNDONE, **principals.parameters_of(actor)}
-    with pool.in_transaction() as connection:
-        row = pool.row(connection, without_votes, parameters)
+    parameters = {**of, "undone": audit.UNDONE, **principals.build_parameters(actor)}
+    with pool.join_transaction() as connection:
+        row = pool.fetch_row(connection, without_votes, parameters)
         if row is not None and row[_RULE] is not None:
-            row = pool.row(connection, with_votes, parameters)
+            row = pool.fetch_row(connection, with_votes, parameters)
     if row is None:
         return None
     cast, at, is_open, undone, seq, mac, credentials, unreadable = row[:8]
     return LoadedApproval(
         approval=rows.read_approval(row[8:]),
-        principal=principals.from_rights(actor, credentials, at),
+        principal=principals.restore_principal(actor, credentials, at),
         at=rows.to_utc(at),
         is_open=is_open,
         undone=undone,
@@ -169,7 +176,7 @@ def _load(
     )
 
 
-def _closed(approval: Approval) -> StatementPart:
+def _build_close_part(approval: Approval) -> StatementPart:
     return StatementPart(
         name="closed",
         sql=_CLOSE,
@@ -192,7 +199,9 @@ def _closed(approval: Approval) -> StatementPart:
     )
 
 
-def _audited(loaded: LoadedApproval, decision: Decision, actor: Actor) -> tuple[StatementPart, ...]:
+def _build_audit_parts(
+    loaded: LoadedApproval, decision: Decision, actor: Actor
+) -> tuple[StatementPart, ...]:
     approval = loaded.approval
     detail: dict[str, Any] = {}
     if VERDICTS[decision.verdict].carries == "grant":
@@ -201,12 +210,12 @@ def _audited(loaded: LoadedApproval, decision: Decision, actor: Actor) -> tuple[
         detail["for"] = approval.decided_for
     if decision.edit is not None:
         detail["edited"] = decision.edit.digest
-    entry = audit.following(
+    entry = audit.build_next_entry(
         loaded.last,
         run=approval.run_id,
         actor=actor,
         act=approval.status,
-        subject=audit.subject_of(approval.id),
+        subject=audit.name_subject(approval.id),
         detail={
             "digest": approval.approval_digest,
             "verdict": decision.verdict,
@@ -215,7 +224,7 @@ def _audited(loaded: LoadedApproval, decision: Decision, actor: Actor) -> tuple[
         },
         at=loaded.at,
     )
-    return audit.appended([entry])
+    return audit.build_append_parts([entry])
 
 
 def is_expired(approval: Approval, at: datetime) -> bool:
@@ -226,7 +235,7 @@ def is_expired(approval: Approval, at: datetime) -> bool:
 
 def expire(approval: Approval, at: datetime) -> None:
     """Settle the gate of a request past its last deadline, as its demands say. Raises GateNotOpen."""
-    decision = verification.expiry_decision(approval)
+    decision = verification.build_expiry_decision(approval)
     settle(gate=approval.gate, decision=decision)
     _close_unsigned(
         approval,
@@ -264,10 +273,10 @@ def _close_unsigned(
     clear_decision(approval)
     approval.save()
     audit.append_about(approval, actor=actor, act=status, at=at, reason=reason, **(detail or {}))
-    if _tells_instance(approval):
+    if _must_tell_instance(approval):
         messages.wake(subject=str(approval.run_id))
 
 
-def _tells_instance(approval: Approval) -> bool:
+def _must_tell_instance(approval: Approval) -> bool:
     """Tell whether an instance outside, which made the run, is told of each change."""
     return bool(approval.path[0] == external_call.AGENT)

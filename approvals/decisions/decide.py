@@ -139,14 +139,14 @@ def undo(*, approval_id: UUID, actor: Actor) -> approval_views.ApprovalView:
     Raises, in this order: NotFound; Forbidden; Cancelled or Expired; NotDecided; AlreadyDecided with the name of the
     decider; TooLate. Nothing is written when it raises, except that refusals are recorded.
     """
-    with checks.recording_refusals(actor, pk=approval_id), transaction.atomic():
+    with checks.audit_refusals(actor, pk=approval_id), transaction.atomic():
         audit.lock_run_of(approval_id)
-        principal = principals.principal_of(actor)
-        approval = approval_views.readable(approval_id, principal)
+        principal = principals.find_principal(actor)
+        approval = approval_views.require_readable(approval_id, principal)
         if not votes.is_for_absent(approval, principal):
             checks.check_right(approval, principal)
         if votes.withdraw(approval, actor):
-            review_times.undone(approval.id, actor)
+            review_times.record_undo(approval.id, actor)
             return approval_views.to_view(approval, principal)
         if approval.status == Approval.Status.PENDING:
             raise NotDecided
@@ -154,15 +154,15 @@ def undo(*, approval_id: UUID, actor: Actor) -> approval_views.ApprovalView:
             checks.check_open(approval)
         if approval.decided_by != actor.person:
             raise AlreadyDecided(approval.decided_by)
-        if approval.effective_at is None or approval.effective_at <= clock.now():
+        if approval.effective_at is None or approval.effective_at <= clock.read_time():
             raise TooLate
         try:
             undo_decision(gate=approval.gate)
         except (GateNotOpen, RunEnded) as exc:
             raise TooLate from exc
         _reopen(approval, actor)
-        undone = used_approvals.undone_line(approval.id, audit.undone(approval))
-    used_approvals.record(undone)  # after the commit, and before the caller answers
+        undone = used_approvals.format_undone_line(approval.id, audit.count_undone(approval))
+    used_approvals.record_fact(undone)  # after the commit, and before the caller answers
     return approval_views.to_view(approval, principal)
 
 
@@ -176,15 +176,15 @@ def take_back(*, approval_id: UUID, by: str, actor: Actor) -> bool:
         approval = Approval.objects.get(pk=approval_id)
         if approval.status != Approval.Status.APPROVED or approval.decided_by != by:
             return False
-        if approval.effective_at is None or approval.effective_at <= clock.now():
+        if approval.effective_at is None or approval.effective_at <= clock.read_time():
             return False
         try:
             undo_decision(gate=approval.gate)
         except (GateNotOpen, RunEnded):
             return False
         _reopen(approval, actor)
-        undone = used_approvals.undone_line(approval.id, audit.undone(approval))
-    used_approvals.record(undone)
+        undone = used_approvals.format_undone_line(approval.id, audit.count_undone(approval))
+    used_approvals.record_fact(undone)
     return True
 
 
@@ -203,7 +203,7 @@ def ask_preview(
     """
     approval = checks.open_request(commit.load(approval_id, actor)).approval
     checks.check_digest(approval, digest)
-    checks.verdict(Verdict.EDIT, "verdict", GateKind.APPROVAL, approval)
+    checks.check_verdict(Verdict.EDIT, "verdict", GateKind.APPROVAL, approval)
     edit = check_edit(approval, arguments)
     if not _has_preview(approval):
         return None
@@ -214,23 +214,23 @@ def ask_preview(
 
 def find_preview(*, approval_id: UUID, preview: object, actor: Actor) -> EditPreviewRow | None:
     """Return the preview of an edit that this person asked for last, None if it has another id. Raises NotFound."""
-    approval = approval_views.readable(approval_id, principals.principal_of(actor))
-    return find_preview_of(approval, preview, actor.person)
+    approval = approval_views.require_readable(approval_id, principals.find_principal(actor))
+    return find_edit_preview(approval, preview, actor.person)
 
 
 def _settle(key: Mapping[str, UUID], sent: _SentDecision, actor: Actor) -> ApprovalView:
     """Record the decision on the approval with this id, or at this gate of this run."""
-    with checks.recording_refusals(actor, **key):
+    with checks.audit_refusals(actor, **key):
         try:
             outcome = _attempt(key, sent, actor)
         except GateNotOpen:  # another action on the run came in between
-            with commit.last_attempt():
+            with commit.make_last_attempt():
                 if "run" in key:
                     audit.lock_runs(key["run"])
                 else:
                     audit.lock_run_of(key["pk"])
                 outcome = _attempt(key, sent, actor)
-        return checks.decided(outcome)
+        return checks.unwrap_outcome(outcome)
 
 
 def _attempt(key: Mapping[str, UUID], sent: _SentDecision, actor: Actor) -> checks.Outcome:
@@ -247,18 +247,18 @@ def _attempt(key: Mapping[str, UUID], sent: _SentDecision, actor: Actor) -> chec
             raise
         return ApprovalView(stored=stored.approval, reader=stored.principal)
     is_late = commit.is_expired(loaded.approval, loaded.at)
-    return checks.close(loaded, None if is_late else _decision(loaded, sent, actor), actor)
+    return checks.close(loaded, None if is_late else _build_decision(loaded, sent, actor), actor)
 
 
 def _is_repeated(loaded: commit.LoadedApproval, sent: _SentDecision, actor: Actor) -> bool:
     """Tell whether this person sends again the very decision that closed the request, as after a lost answer."""
     try:
-        return statements.read(loaded.approval).is_of(_decision(loaded, sent, actor))
+        return statements.read(loaded.approval).is_of(_build_decision(loaded, sent, actor))
     except (RequestError, NotConfirmed, KeyMissing):
         return False
 
 
-def _decision(loaded: commit.LoadedApproval, sent: _SentDecision, actor: Actor) -> Decision:
+def _build_decision(loaded: commit.LoadedApproval, sent: _SentDecision, actor: Actor) -> Decision:
     """Validate the values. Raises DigestMismatch, TooEarly, NotShown, InvalidInput."""
     approval = loaded.approval
     if sent.field == "outcome":
@@ -269,20 +269,20 @@ def _decision(loaded: commit.LoadedApproval, sent: _SentDecision, actor: Actor) 
     else:
         checks.check_digest(approval, sent.digest)
         kind = GateKind.APPROVAL if approval.is_in_doubt else GateKind(approval.kind)
-    verdict = checks.verdict(sent.verdict, sent.field, kind, approval)
+    verdict = checks.check_verdict(sent.verdict, sent.field, kind, approval)
     checks.check_shown(loaded, verdict)
     edit = _edit(approval, verdict, sent, actor)
     checks.check_confirmed(approval, verdict, sent.confirm, edit)
     checks.check_revisable(approval, verdict)
     demands = loaded.demands
     checks.check_answer(demands, verdict)
-    reason = checks.reason(sent.reason, verdict, demands)
+    reason = checks.check_reason(sent.reason, verdict, demands)
     result = checks.check_grant(approval, verdict, sent.grant)
     not_allowed, required = _RESULT_RULES[sent.field]
     if VERDICTS[verdict].carries == "result":
         if sent.result is snapshot.ABSENT:
             raise InvalidInput("result", required)
-        snapshot.check_result(sent.result, snapshot.schema_of(approval))
+        snapshot.check_result(sent.result, snapshot.find_result_schema(approval))
         result = sent.result
     elif sent.result is not snapshot.ABSENT and sent.result is not None:
         raise InvalidInput("result", not_allowed)
@@ -318,7 +318,7 @@ def _reopen(approval: Approval, actor: Actor) -> None:
     approval.decided_by = approval.decided_at = approval.reason = None
     commit.clear_decision(approval)
     votes.take_back(approval, actor)
-    review_times.undone(approval.id, actor)
+    review_times.record_undo(approval.id, actor)
     ApprovalClaim.objects.filter(approval=approval).delete()  # it ended with the decision
     approval.save()
     audit.append_about(approval, actor=actor, act=audit.UNDONE, was=verdict)
@@ -335,7 +335,7 @@ def check_edit(approval: Approval, new_args: object) -> Edit:
     """
     edited = edit(
         tool=approval.tool,
-        schema=json.loads(snapshot.text_of(approval.schema)),
+        schema=json.loads(snapshot.read_schema_text(approval.schema)),
         path=tuple(approval.path),
         effect=EffectClass(approval.effect),
         args=json.loads(approval.args),
@@ -355,7 +355,7 @@ def check_edit(approval: Approval, new_args: object) -> Edit:
     return edited
 
 
-def find_preview_of(approval: Approval, preview: object, by: str) -> EditPreviewRow | None:
+def find_edit_preview(approval: Approval, preview: object, by: str) -> EditPreviewRow | None:
     """Return the preview of an edit that this person asked for last, None if it has another id."""
     try:
         return jobs.find_preview(gate=approval.gate, by=by, preview=UUID(str(preview)))
@@ -368,7 +368,7 @@ def check_previewed(approval: Approval, preview: object, by: str) -> Edit:
 
     Raises InvalidInput naming `preview`, `arguments` or a place in it; TamperedWith.
     """
-    row = find_preview_of(approval, preview, by)
+    row = find_edit_preview(approval, preview, by)
     if row is None:
         raise InvalidInput("preview", "is not your last one of this call: preview the edit again")
     if row.ended_at is None:
@@ -382,6 +382,6 @@ def check_previewed(approval: Approval, preview: object, by: str) -> Edit:
     if result.refused:
         raise InvalidInput(FIELD, f"are refused by the tool: {result.refused}")
     return replace(
-        check_edit(approval, sealing.args_for_reviewers(approval.tool, row.arguments)),
+        check_edit(approval, sealing.open_args_for_reviewers(approval.tool, row.arguments)),
         preview=result,
     )

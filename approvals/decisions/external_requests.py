@@ -28,13 +28,13 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.rights.principals import Scope
 from runtime.control import interventions
 from runtime.control.start import create
-from runtime.control.user_actions import atomic, notify
+from runtime.control.user_actions import notify, open_transaction
 from runtime.core.documents import external_call
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values import json_values
 from runtime.core.values.errors import NotJson
-from runtime.core.values.ids import ROOT, call_id
-from runtime.core.values.json_values import Submitted, is_equal, size_of
+from runtime.core.values.ids import ROOT, make_call_id
+from runtime.core.values.json_values import Submitted, is_equal, measure_size
 from runtime.core.values.limits import MAX_INPUT, MAX_REPORTED
 from runtime.core.values.texts import escape_text
 from runtime.errors import BusinessKeyConflict, Forbidden, InvalidInput, NoSuchRun, RunEnded
@@ -91,7 +91,7 @@ class ExternalRequest:
     def usable_until(self) -> datetime:
         """Until when an approval may be used."""
         assert self.state.at is not None  # it is approved
-        return self.state.at + timedelta(seconds=external_call.valid_seconds(self.input))
+        return self.state.at + timedelta(seconds=external_call.read_valid_seconds(self.input))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +125,9 @@ def ask(
     earlier = _find_earlier(owner, business_key, submitted)
     if earlier is not None:
         return read(instance=instance, request=earlier), False
-    wiring.access().require(Actor(person=owner), Scope.RUNS_START)
+    wiring.resolve_access().require(Actor(person=owner), Scope.RUNS_START)
     try:
-        with atomic() as connection:
+        with open_transaction() as connection:
             instances.lock(instance.id)
             if _open_runs(owner, instance.id)[:MAX_OPEN].count() == MAX_OPEN:
                 raise errors.TooManyPending
@@ -140,12 +140,12 @@ def ask(
                 "deadline_at": (born.at + min(timeout, LONGEST)).isoformat(),
                 "valid_seconds": settings.SIGNOFF_USE_SECONDS,  # in which an approval may be used
             }
-            size = size_of(run_input)
+            size = measure_size(run_input)
             if size > MAX_INPUT:
                 raise InvalidInput(
                     "arguments", f"the request is too large: at most {MAX_INPUT} bytes"
                 )
-            external_call.arguments(run_input)
+            external_call.read_call_arguments(run_input)
             started = create(
                 agent=external_call.AGENT,
                 input=run_input,
@@ -153,13 +153,13 @@ def ask(
                 business_key=business_key,
                 born=born,
             )
-            deadline = external_call.deadline(run_input)
+            deadline = external_call.read_deadline(run_input)
             instances.announce(instance, [started.run], deadline)
             failpoints.hit("written", CREATE, 0)
     except BusinessKeyConflict:  # the same request was sent twice at once
         return ask(instance=instance, key=key, submitted=submitted, timeout=timeout)
     failpoints.hit("committed", CREATE, 0)
-    instances.record_request(instance, external_call.framework(run_input))
+    instances.record_request(instance, external_call.read_framework(run_input))
     return read(instance=instance, request=started.run), True
 
 
@@ -175,20 +175,20 @@ def read(*, instance: Instance, request: UUID) -> ExternalRequest:
         id=run.id,
         input=run_input,
         created_at=datetime.fromisoformat(run_input["created_at"]),
-        deadline=external_call.deadline(run_input),
-        state=state_of(run, clock.now()),
+        deadline=external_call.read_deadline(run_input),
+        state=read_state(run, clock.read_time()),
         use=ApprovalUse.objects.filter(pk=run.id).first(),
     )
 
 
-def state_of(run: Run, now: datetime) -> RequestState:
+def read_state(run: Run, now: datetime) -> RequestState:
     """Return the first final state of the request that a run stands for.
 
     A later approval, asked again after the first, does not change it.
     """
-    deadline = external_call.deadline(json.loads(run.input))
+    deadline = external_call.read_deadline(json.loads(run.input))
     for approval in Approval.objects.filter(OF_CALL, run=run).order_by("created_at", "id"):
-        state = _state_of(approval, now)
+        state = _find_approval_state(approval, now)
         if state is not None and state.at is not None and state.at <= deadline:
             return state
     # It may have been cancelled before people were asked.
@@ -201,9 +201,9 @@ def state_of(run: Run, now: datetime) -> RequestState:
     return RequestState(status=RequestStatus.PENDING)
 
 
-def next_change(run: Run, now: datetime) -> datetime:
+def read_next_change(run: Run, now: datetime) -> datetime:
     """Return when a pending request ends at the latest, as it is now: a decision counts, or the time to decide ends."""
-    times = [external_call.deadline(json.loads(run.input))]
+    times = [external_call.read_deadline(json.loads(run.input))]
     for approval in Approval.objects.filter(OF_CALL, run=run):
         times += [at for at in (approval.effective_at, approval.expires_at) if at is not None]
     return min(at for at in times if at > now)
@@ -223,8 +223,8 @@ def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:
     """
     run_id = read(instance=instance, request=request).id
     try:
-        with atomic() as connection:
-            status = runs.locked_row(connection, run_id).status
+        with open_transaction() as connection:
+            status = runs.lock_row(connection, run_id).status
             external = read(instance=instance, request=request)
             rows = Approval.objects.filter(OF_CALL, run=run_id).order_by("-created_at", "-id")
             approval = rows.first()  # the last that people were asked for
@@ -233,11 +233,11 @@ def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:
             if external.use is None:
                 instances.lock(instance.id)
                 _check_usable(instance, external, status, approval)
-                wait = _wait_of(connection, run_id)
+                wait = _find_wait(connection, run_id)
                 if wait is None:
                     raise errors.NotReady
                 used_approvals.require_unspent(run_id, [(approval.gate, 0)])
-                at = clock.now()
+                at = clock.read_time()
                 if not used_approvals.add(connection, external.id, approval.gate):
                     raise errors.AlreadyUsed
                 ApprovalUse.objects.create(
@@ -255,10 +255,10 @@ def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:
         _audit(instance, run_id, "use refused", str(exc))
         raise errors.NotApproved from exc
     failpoints.hit("committed", CONSUME, 0)
-    line = used_approvals.spent_line(run_id, (approval.gate, 0))
+    line = used_approvals.format_spent_line(run_id, (approval.gate, 0))
     # Also if the use is older: the process that wrote it may have died before this.
-    if external.use is None or not used_approvals.contains(line):
-        used_approvals.record(line)
+    if external.use is None or not used_approvals.has_fact(line):
+        used_approvals.record_fact(line)
     return read(instance=instance, request=request)
 
 
@@ -272,8 +272,8 @@ def report(
     run_id = read(instance=instance, request=request).id
     note = None if note is None else escape_text(note)[:MAX_REPORTED]
     outcome = "succeeded" if succeeded else "failed"
-    with atomic() as connection:
-        runs.locked_row(connection, run_id)
+    with open_transaction() as connection:
+        runs.lock_row(connection, run_id)
         external = read(instance=instance, request=request)
         if external.use is None:
             raise errors.NotUsed
@@ -281,7 +281,7 @@ def report(
             if (external.use.outcome, external.use.note) != (outcome, note):
                 raise errors.OutcomeConflict
             return external
-        at = clock.now()
+        at = clock.read_time()
         ApprovalUse.objects.filter(pk=run_id, outcome=None).update(
             outcome=outcome, note=note, reported_at=at
         )
@@ -292,7 +292,7 @@ def report(
     return read(instance=instance, request=request)
 
 
-def end(*, instance: UUID, actor: Actor | None, any_owner: bool = True) -> int:
+def end_instance(*, instance: UUID, actor: Actor | None, any_owner: bool = True) -> int:
     """End an instance, and return how many pending requests of it are cancelled. `actor` None is the command line.
 
     Raise Forbidden, UnknownInstance.
@@ -311,11 +311,11 @@ def end(*, instance: UUID, actor: Actor | None, any_owner: bool = True) -> int:
 def count_pending(instance: UUID) -> int:
     """Count the requests of an instance that wait for people."""
     owner = User.objects.get(instances=instance).get_username()
-    states = (state_of(run, clock.now()) for run in _open_runs(owner, instance))
+    states = (read_state(run, clock.read_time()) for run in _open_runs(owner, instance))
     return sum(state.status is RequestStatus.PENDING for state in states)
 
 
-def claim_of(approval: ApprovalView) -> ExternalClaim | None:
+def read_claim(approval: ApprovalView) -> ExternalClaim | None:
     """Return what the instance says. None for other requests, and once the input of the run is removed."""
     if approval.tampered or approval.removed_at or not approval.is_external:
         return None
@@ -325,17 +325,17 @@ def claim_of(approval: ApprovalView) -> ExternalClaim | None:
         return None
     run_input = json.loads(text)
     try:
-        context = external_call.field_of(run_input, "context")
+        context = external_call.read_submitted_field(run_input, "context")
     except NotJson:  # people read its text
         context = run_input["submitted"]["context"]
     at, valid_until = approval.effective_at or approval.decided_at, None
     if approval.status == Approval.Status.APPROVED and at is not None:
-        valid_until = at + timedelta(seconds=external_call.valid_seconds(run_input))
+        valid_until = at + timedelta(seconds=external_call.read_valid_seconds(run_input))
     use = ApprovalUse.objects.filter(pk=approval.run).first()
     return ExternalClaim(
         instance=run_input["instance"],
         instance_name=run_input["instance_name"],
-        framework=external_call.framework(run_input),
+        framework=external_call.read_framework(run_input),
         context=context,
         valid_until=valid_until,
         **{
@@ -346,8 +346,8 @@ def claim_of(approval: ApprovalView) -> ExternalClaim | None:
 
 def _cancel(instance: Instance, request: UUID, person: str, reason: str) -> bool:
     """Cancel a pending request in the name of a person. Return False if it was cancelled before."""
-    with atomic() as connection:
-        runs.locked_row(connection, read(instance=instance, request=request).id)
+    with open_transaction() as connection:
+        runs.lock_row(connection, read(instance=instance, request=request).id)
         external = read(instance=instance, request=request)
         if external.state.status is RequestStatus.PENDING:
             try:
@@ -380,12 +380,12 @@ def _find_earlier(owner: str, business_key: str, submitted: Mapping[str, Submitt
     before = {
         name: Submitted(value=json_values.read(text), text=text) for name, text in texts.items()
     }
-    if json_values.fingerprint(before) != json_values.fingerprint(dict(submitted)):
+    if json_values.hash_fields(before) != json_values.hash_fields(dict(submitted)):
         raise errors.IdempotencyConflict
     return UUID(str(run.id))
 
 
-def _state_of(approval: Approval, now: datetime) -> RequestState | None:
+def _find_approval_state(approval: Approval, now: datetime) -> RequestState | None:
     """Return what the decision of an approval means to the instance, None while there is none that counts."""
     at = approval.effective_at or approval.decided_at
     if approval.status == Approval.Status.PENDING:
@@ -415,20 +415,20 @@ def _check_usable(
     """Check that this approval lets the call start now. Raise NotApproved, ApprovalExpired, _Void."""
     if external.state.status is not RequestStatus.APPROVED:
         raise errors.NotApproved
-    if clock.now() >= external.usable_until:
+    if clock.read_time() >= external.usable_until:
         raise errors.ApprovalExpired
-    stopped = kill_switches.stopped_agents(pool.djangos())
+    stopped = kill_switches.list_stopped_agents(pool.use_django_connection())
     if status not in _MAY_USE or stopped & {kill_switches.EVERY_AGENT, external_call.AGENT}:
         raise errors.NotApproved
-    if not is_equal(json.loads(approval.args), external_call.arguments(external.input)):
+    if not is_equal(json.loads(approval.args), external_call.read_call_arguments(external.input)):
         raise _Void("the approved arguments differ from those of the request")
     try:
         owner = Actor(person=instance.owner.get_username())
-        wiring.access().require(owner, Scope.RUNS_START)
-        wiring.approvals().verify_approval(
+        wiring.resolve_access().require(owner, Scope.RUNS_START)
+        wiring.resolve_approvals().verify_approval(
             gate=approval.gate,
             action_digest=approval.action_digest,
-            origin=runs.origin(pool.djangos(), external.id),
+            origin=runs.read_origin(pool.use_django_connection(), external.id),
         )
     except (ApprovalVoid, NotConfirmed, Forbidden) as exc:
         raise _Void(str(exc)) from exc
@@ -442,7 +442,7 @@ def _deliver(
         runs.notify_signal(connection, used.run)
     except RunEnded:
         return
-    wait = _wait_of(connection, used.run)
+    wait = _find_wait(connection, used.run)
     failed = outcome == "failed"
     result = {"status": outcome, **({"note": note} if note else {})}
     error = note or "the agent outside reported a failure"
@@ -458,7 +458,7 @@ def _deliver(
             late_outcomes.LateOutcomeRow(
                 run=used.run,
                 frame=ROOT,
-                call=call_id(1, 0),
+                call=make_call_id(1, 0),
                 attempt=0,
                 started_at=used.used_at,
                 worker=used.instance_id,
@@ -471,9 +471,9 @@ def _deliver(
     notify(used.run)
 
 
-def _wait_of(connection: pool.Connection, run: UUID) -> waits.EventWait | None:
+def _find_wait(connection: pool.Connection, run: UUID) -> waits.EventWait | None:
     """Return the wait of the run's call, None before it has begun or after it has ended."""
-    for frame, call in waits.open_of(connection, run):
+    for frame, call in waits.list_open_waits(connection, run):
         return waits.EventWait(run=run, frame=frame, call=call)
     return None
 
@@ -481,5 +481,7 @@ def _wait_of(connection: pool.Connection, run: UUID) -> waits.EventWait | None:
 def _audit(instance: Instance, run: UUID, act: str, reason: str | None) -> None:
     """Write the audit row of what an instance did. It acts in the name of its owner."""
     actor = Actor(person=instance.owner.get_username(), token=str(instance.id))
-    with atomic():
-        wiring.approvals().record_audit(run=run, actor=actor, act=act, detail={"reason": reason})
+    with open_transaction():
+        wiring.resolve_approvals().record_audit(
+            run=run, actor=actor, act=act, detail={"reason": reason}
+        )

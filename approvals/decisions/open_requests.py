@@ -55,9 +55,9 @@ WINDOW = timedelta(hours=168)  # after the decision
 AT_LEAST = timedelta(seconds=1)  # between two looks at a pending request
 
 
-def last_audit_row(connection: pool.Connection, run: UUID) -> tuple[datetime, audit.Last]:
+def read_last_audit_row(connection: pool.Connection, run: UUID) -> tuple[datetime, audit.Last]:
     """Read the clock and the end of the run's audit chain."""
-    row = pool.row(connection, _LAST, {"run": run})
+    row = pool.fetch_row(connection, _LAST, {"run": run})
     assert row is not None  # an aggregate has one row
     return rows.to_utc(row[0]), audit.Last(seq=row[1], hash=row[2])
 
@@ -72,11 +72,11 @@ def build(
     run = snapshots[0].run
     # A microsecond apart, so that the requests of a turn keep the order of its calls.
     approvals = [
-        snapshot.row(
+        snapshot.build_request(
             review,
             at + n * timedelta.resolution,
             merge_people(review.origin, origin),
-            _judged(review),
+            _judge_call(review),
         )
         for n, review in enumerate(snapshots)
     ]
@@ -90,12 +90,12 @@ def build(
         if review.allowed is not None:
             acts.append(decide_by_allowance(approval, review.allowed))
         for act, detail in acts:
-            entry = audit.following(
+            entry = audit.build_next_entry(
                 last,
                 run=run,
                 actor=None,
                 act=act,
-                subject=audit.subject_of(approval.id),
+                subject=audit.name_subject(approval.id),
                 detail=detail,
                 at=approval.created_at,
             )
@@ -112,15 +112,15 @@ def build(
             sql=_REQUESTED,
             parameters={"approvals": to_json(rows).decode()},
         ),
-        snapshot.stored(
-            sorted({text for review in snapshots for text in snapshot.schema_texts(review)})
+        snapshot.build_schema_part(
+            sorted({text for review in snapshots for text in snapshot.list_schema_texts(review)})
         ),
-        *audit.appended(entries),
+        *audit.build_append_parts(entries),
         *([messages.build_wake(None)] if is_decided and is_external else ()),
     )
 
 
-def _judged(call: ReviewSnapshot) -> snapshot.Judged:
+def _judge_call(call: ReviewSnapshot) -> snapshot.Judged:
     """Evaluate a call by the policy in force. Other gates have the default policy.
 
     If the policy cannot be read, the request demands the most that a policy can. The step must be written: its call
@@ -129,13 +129,13 @@ def _judged(call: ReviewSnapshot) -> snapshot.Judged:
     if call.kind in FRAME_GATES:
         return snapshot.Judged(risk=str(call.risk))
     try:
-        version, judgement = policies.judge(policies.facts_of(call, call.args, call.risk))
+        version, judgement = policies.judge(policies.build_facts(call, call.args, call.risk))
     except PolicyBroken as exc:
         log.error("Run %s: a request demands the most, because %s", call.run, exc)
         version, judgement = UNREADABLE, without_policy(str(exc))
     demands = judgement.demands
     if demands is not None and call.kind.is_question:
-        demands = demands.of_one_person()
+        demands = demands.demand_one_person()
     return snapshot.Judged(version=version, risk=str(judgement.risk), demands=demands)
 
 
@@ -231,14 +231,14 @@ class ResolvedRequests(MessageKind):
 
     def compose(self, message: OutboxMessage) -> Content | datetime | None:
         """Return the event; when to look again at a pending request; None if its webhook came later or is gone."""
-        row = instances.webhook_row(message.destination)
+        row = instances.find_webhook(message.destination)
         run = Run.objects.filter(pk=message.subject, removed_at=None, archived_at=None).first()
         if row is None or run is None:
             return None
-        now = clock.now()
-        state = external_requests.state_of(run, now)
+        now = clock.read_time()
+        state = external_requests.read_state(run, now)
         if state.status is external_requests.RequestStatus.PENDING:
-            return max(external_requests.next_change(run, now), now + AT_LEAST)
+            return max(external_requests.read_next_change(run, now), now + AT_LEAST)
         assert state.at is not None  # it is final
         if state.at < row.since:
             return None
@@ -253,10 +253,10 @@ class ResolvedRequests(MessageKind):
 
     def send(self, message: OutboxMessage) -> AttemptResult | None:
         """Post the event to the present address of the instance."""
-        row = instances.webhook_row(message.destination)
+        row = instances.find_webhook(message.destination)
         if row is None or message.body is None:
             return None
-        secret = instances.secret_of_webhook(row)
+        secret = instances.unseal_webhook_secret(row)
         return webhook.post(
             row.url, secrets=[secret], message_id=str(message.id), body=message.body
         )

@@ -27,8 +27,8 @@ from approvals.rules import policy
 from approvals.signed import audit, rows, statements, votes
 from runtime.control import interventions, user_actions
 from runtime.control.user_actions import notify, validate_reason, validate_text
-from runtime.core.documents.blobs import digest_of
-from runtime.core.values.json_values import sha256_of
+from runtime.core.documents.blobs import hash_text
+from runtime.core.values.json_values import hash_value
 from runtime.core.values.limits import MAX_INQUIRIES, MAX_INQUIRY, MAX_PERSON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
@@ -54,7 +54,7 @@ def claim(*, approval_id: UUID, actor: Actor) -> datetime:
     Raises, in this order: NotFound; Forbidden; Cancelled, Expired or AlreadyDecided; AlreadyClaimed.
     """
     with transaction.atomic():
-        approval = decidable(approval_id, actor)
+        approval = require_decidable(approval_id, actor)
         return write_claim(approval, actor.person)
 
 
@@ -64,8 +64,8 @@ def release(*, approval_id: UUID, actor: Actor) -> None:
     Raises NotFound, or Forbidden for a token without the scope to decide. A person who lost the right may still do it.
     """
     with transaction.atomic():
-        principal = principals.principal_of(actor)
-        approval = approval_views.readable(approval_id, principal)
+        principal = principals.find_principal(actor)
+        approval = approval_views.require_readable(approval_id, principal)
         if principal is not None and principals.Scope.APPROVALS_DECIDE not in principal.scopes:
             raise Forbidden(
                 "scope", f"This token does not have the scope {principals.Scope.APPROVALS_DECIDE}."
@@ -76,10 +76,10 @@ def release(*, approval_id: UUID, actor: Actor) -> None:
             notify(approval.run_id, inbox=True, hint=False)
 
 
-def decidable(approval_id: UUID, actor: Actor) -> Approval:
+def require_decidable(approval_id: UUID, actor: Actor) -> Approval:
     """Return a pending request that the actor may decide. Raises as `claim` does, except AlreadyClaimed."""
-    principal = principals.principal_of(actor)
-    approval = approval_views.readable(approval_id, principal)
+    principal = principals.find_principal(actor)
+    approval = approval_views.require_readable(approval_id, principal)
     checks.check_right(approval, principal)
     checks.check_open(approval)
     return approval
@@ -98,7 +98,7 @@ def write_claim(approval: Approval, person: str, giver: str = "") -> datetime:
         row = cursor.fetchone()
     if row is None:
         claim = ApprovalClaim.objects.filter(approval=approval).first()
-        if claim is None or claim.until <= clock.now():  # it was decided meanwhile
+        if claim is None or claim.until <= clock.read_time():  # it was decided meanwhile
             approval.refresh_from_db()
             checks.check_open(approval)
         raise AlreadyClaimed(claim.person if claim else "")
@@ -117,8 +117,8 @@ def add_comment(*, approval_id: UUID, text: object, actor: Actor) -> Comment:
     """
     with transaction.atomic():
         audit.lock_run_of(approval_id)
-        principal = principals.principal_of(actor)
-        approval = approval_views.readable(approval_id, principal)
+        principal = principals.find_principal(actor)
+        approval = approval_views.require_readable(approval_id, principal)
         if principal is None or principals.Scope.APPROVALS_DECIDE not in principal.scopes:
             raise Forbidden(
                 "scope", f"This token does not have the scope {principals.Scope.APPROVALS_DECIDE}."
@@ -130,10 +130,10 @@ def add_comment(*, approval_id: UUID, text: object, actor: Actor) -> Comment:
             raise InvalidInput(
                 "text", f"cannot be added: a request has at most {MAX_COMMENTS} comments"
             )
-        at = clock.now()
+        at = clock.read_time()
         comment = Comment(approval=approval, person=actor.person, text=comment_text, at=at)
         rows.add(comment)
-        digest = sha256_of(comment_text)
+        digest = hash_value(comment_text)
         audit.append_about(approval, actor=actor, act="commented", at=at, comment=digest)
         notify(approval.run_id, hint=False)
     return comment
@@ -150,14 +150,14 @@ def hand_over(*, approval_id: UUID, to: object, note: object, actor: Actor) -> H
     """
     with transaction.atomic():
         audit.lock_run_of(approval_id)
-        approval = decidable(approval_id, actor)
+        approval = require_decidable(approval_id, actor)
         person = validate_text("to", to, MAX_PERSON, required="must name a person")
         if person == actor.person:
             raise InvalidInput("to", "must be another person")
-        principal = principals.principal_of(Actor(person=person))
+        principal = principals.find_principal(Actor(person=person))
         if principal is None:
             raise InvalidInput("to", f"names {person}, who has no active account")
-        denial = approval_rights.denial(principal, approval)
+        denial = approval_rights.find_denial(principal, approval)
         if denial is not None:
             raise InvalidInput(
                 "to", f"names {person}, who may not decide this: {denial.detail.rstrip('.')}"
@@ -168,18 +168,20 @@ def hand_over(*, approval_id: UUID, to: object, note: object, actor: Actor) -> H
         write_claim(approval, person, giver=actor.person)
         Handover.objects.filter(approval=approval).delete()
         handover = Handover(
-            approval=approval, person=person, by=actor.person, note=note_text, at=clock.now()
+            approval=approval, person=person, by=actor.person, note=note_text, at=clock.read_time()
         )
         rows.add(handover)
-        detail = {"to": person, "note": sha256_of(note_text)}
+        detail = {"to": person, "note": hash_value(note_text)}
         audit.append_about(approval, actor=actor, act="handed over", at=handover.at, **detail)
     return handover
 
 
-def receivers(approval_id: UUID, actor: Actor) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def list_receivers(approval_id: UUID, actor: Actor) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Name the people to whom the actor could hand the request over, and the people who are away."""
     approval = Approval.objects.get(pk=approval_id)
-    outlook = deciders.outlook(approval, deciders.relevant(approval, deciders.deciders()))
+    outlook = deciders.compute_outlook(
+        approval, deciders.select_relevant(approval, deciders.list_deciders())
+    )
     return tuple(name for name in outlook.able if name != actor.person), outlook.away
 
 
@@ -198,7 +200,7 @@ _FORGET = """
 
 def record_presence(*, approval_id: UUID, actor: Actor) -> approval_views.ApprovalView:
     """Record that the actor has the request open now, and return the request. Raises NotFound."""
-    approval = approval_views.approval(approval_id, actor=actor)
+    approval = approval_views.read_approval(approval_id, actor=actor)
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_SEEN, {"approval": approval_id, "person": actor.person})
         cursor.execute(_FORGET, {"age": str(_FORGOTTEN)})
@@ -220,7 +222,10 @@ def inquire(*, approval_id: UUID, question: object, actor: Actor) -> approval_vi
         if not approval.is_of_call:
             raise InvalidInput("question", "is only for a call that waits for an approval")
         text = validate_text("question", question, MAX_INQUIRY, required="is required")
-        if audit.number(approval.run_id, audit.subject_of(approval.id), act=ASKED) >= MAX_INQUIRIES:
+        if (
+            audit.count_acts(approval.run_id, audit.name_subject(approval.id), act=ASKED)
+            >= MAX_INQUIRIES
+        ):
             raise TooManyInquiries
         sent = interventions.ask_inquiry(
             run=approval.run_id, gate=approval.gate, by=actor.person, text=text
@@ -229,8 +234,8 @@ def inquire(*, approval_id: UUID, question: object, actor: Actor) -> approval_vi
             run=approval.run_id,
             actor=actor,
             act=ASKED,
-            subject=audit.subject_of(approval.id),
-            detail={"question": str(sent), "text": digest_of(text)},
+            subject=audit.name_subject(approval.id),
+            detail={"question": str(sent), "text": hash_text(text)},
         )
     return approval_views.ApprovalView(stored=approval, reader=loaded.principal)
 
@@ -284,7 +289,9 @@ def extend(
         user_actions.extend(run=approval.run_id, document=document)
         approval.first_expires_at, approval.expires_at = approval.opened_until, moment
         approval.extensions = statements.append_extension(approval, document)
-        follows = policy.next_step(votes.demands(approval), approval.opened_until, at, moment)
+        follows = policy.find_next_step(
+            votes.read_demands(approval), approval.opened_until, at, moment
+        )
         assert follows is not None  # it has a deadline
         approval.next_step, approval.next_at = follows.step, follows.at
         approval.save(update_fields=_WRITTEN)

@@ -45,32 +45,32 @@ def vote(
     deletion of votes that no longer count is committed. Raises TamperedWith, and GateNotOpen, with nothing written, if
     another action on the run came in between.
     """
-    approval, demands = loaded.approval, _demands(loaded.approval)
+    approval, demands = loaded.approval, _require_demands(loaded.approval)
     with transaction.atomic():
         audit.lock_runs(approval.run_id)
-        if audit.last_of(approval.run_id) != loaded.last:
+        if audit.read_chain_end(approval.run_id) != loaded.last:
             raise GateNotOpen
         try:
             cast = votes.read(approval, loaded.votes)
         except NotConfirmed as exc:
             raise TamperedWith(str(exc)) from exc
-        counted = _still_valid(approval, demands, cast, loaded.at)
-        slot = _slot_of(loaded, _stages(approval, demands, loaded.at), counted, actor)
+        counted = _keep_valid_votes(approval, demands, cast, loaded.at)
+        slot = _find_slot(loaded, _compute_stages(approval, demands, loaded.at), counted, actor)
         if not isinstance(slot, VoteSlot):
             return slot
         counted += (_cast(loaded, decision, actor, slot),)
         people = {vote.person: vote.stage for vote in counted}
         _note(approval, demands, counted, loaded.at)
-        if tally.current(demands.stages, people) is None:
+        if tally.find_current_stage(demands.stages, people) is None:
             approval.effective_at, approval.decided_for = effective_at, slot.absent
-            latest = replace(loaded, last=audit.last_of(approval.run_id))
+            latest = replace(loaded, last=audit.read_chain_end(approval.run_id))
             commit.close(latest, decision, actor, [vote.digest for vote in counted])
         else:
             notify(approval.run_id, inbox=True, hint=False)
     return None
 
 
-def lost(
+def find_vote_fault(
     cast: Cast, approval: Approval, origin: Collection[str] = (), voters: Collection[str] = ()
 ) -> str | None:
     """Say why a vote does not count; None if it does. `origin` is as in Approvals.verify_approval.
@@ -78,19 +78,19 @@ def lost(
     `voters` are the people whose votes count beside it.
     """
     person = Actor(person=cast.person)
-    principal = principals.from_rights(person, cast.rights, cast.at, past=True)
-    denial = approval_rights.denial_for(principal, approval, cast.absent, origin, cast.at)
+    principal = principals.restore_principal(person, cast.rights, cast.at, past=True)
+    denial = approval_rights.find_denial_for(principal, approval, cast.absent, origin, cast.at)
     if denial is not None:
         return denial.detail
-    demands = votes.demands(approval)
+    demands = votes.read_demands(approval)
     if demands is None or principal is None or not 0 <= cast.stage < len(demands.stages):
         return "the vote is for no stage of the request"
-    stage = _stages(approval, demands, cast.at)[cast.stage]
+    stage = _compute_stages(approval, demands, cast.at)[cast.stage]
     voter = next((away for away in principal.stands_for if away.person == cast.absent), principal)
-    if not stage.admits(voter.person, voter.groups):
+    if not stage.is_eligible(voter.person, voter.groups):
         return f"{cast.owner} is not named in this stage"
     dependent = approval_rights.name_dependent(principal, set(voters) - {cast.person})
-    return _one_hand(cast.person, dependent) if dependent else None
+    return _explain_one_hand(cast.person, dependent) if dependent else None
 
 
 def is_for_absent(approval: Approval, principal: principals.Principal | None) -> bool:
@@ -118,18 +118,24 @@ def take_back(approval: Approval, actor: Actor) -> bool:
     deleted, _ = Vote.objects.filter(approval=approval, person=actor.person).delete()
     if deleted:
         _audit(approval, actor.person, WITHDRAWN, actor=actor)
-        _note(approval, _demands(approval), _casts(approval), clock.now(), save=False)
+        _note(
+            approval,
+            _require_demands(approval),
+            _read_casts(approval),
+            clock.read_time(),
+            save=False,
+        )
     return bool(deleted)
 
 
 def note_open(approval: Approval, at: datetime) -> None:
     """Keep in the row who may vote at this time, for the lists. The caller locked the run."""
-    _note(approval, _demands(approval), _casts(approval), at)
+    _note(approval, _require_demands(approval), _read_casts(approval), at)
 
 
-def _stages(approval: Approval, demands: Demands, at: datetime) -> tuple[Stage, ...]:
+def _compute_stages(approval: Approval, demands: Demands, at: datetime) -> tuple[Stage, ...]:
     """Return the stages with the people who may vote at this time."""
-    return policy.stages(demands, approval.opened_until, at)
+    return policy.compute_stages(demands, approval.opened_until, at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +146,7 @@ class VoteSlot:
     absent: str | None = None
 
 
-def _slot_of(
+def _find_slot(
     loaded: commit.LoadedApproval, stages: Sequence[Stage], counted: Sequence[Cast], actor: Actor
 ) -> VoteSlot | AlreadyVoted | Forbidden:
     """Return where the actor's vote counts, or why they may not vote. Each person counts once, also by a deputy."""
@@ -152,14 +158,16 @@ def _slot_of(
     if dependent := principal and approval_rights.name_dependent(
         principal, {*people, *voters_by_owner}
     ):
-        return Forbidden("not_eligible", _one_hand(actor.person, dependent))
-    stage = tally.current(stages, people)
+        return Forbidden("not_eligible", _explain_one_hand(actor.person, dependent))
+    stage = tally.find_current_stage(stages, people)
     assert stage is not None  # the request would be decided
     open_now = stages[stage]
-    if principal is not None and open_now.admits(principal.person, principal.groups):
+    if principal is not None and open_now.is_eligible(principal.person, principal.groups):
         return VoteSlot(stage=stage)
     absent_people = approval_rights.stand_in(principal, loaded.approval, at=loaded.at)
-    absent = [away.person for away in absent_people if open_now.admits(away.person, away.groups)]
+    absent = [
+        away.person for away in absent_people if open_now.is_eligible(away.person, away.groups)
+    ]
     for name in absent:
         if name not in {*people, *voters_by_owner}:
             return VoteSlot(stage=stage, absent=name)
@@ -172,20 +180,20 @@ def _slot_of(
     )
 
 
-def _one_hand(person: str, voters: Collection[str]) -> str:
+def _explain_one_hand(person: str, voters: Collection[str]) -> str:
     return (
         f"{person} and {', '.join(sorted(voters))}, who approved it, count as one person: one gave the other the right"
         " to decide or the password, and no second admin confirmed it."
     )
 
 
-def _still_valid(
+def _keep_valid_votes(
     approval: Approval, demands: Demands, cast: Sequence[Cast], at: datetime
 ) -> tuple[Cast, ...]:
     """Delete the votes that no longer count, and return the others."""
     valid = list[Cast]()
     for vote in cast:
-        reason = lost(vote, approval)
+        reason = find_vote_fault(vote, approval)
         if reason is None:
             valid.append(vote)
             continue
@@ -204,12 +212,12 @@ def _cast(loaded: commit.LoadedApproval, decision: Decision, actor: Actor, slot:
         person=actor.person,
         stage=slot.stage,
         absent=slot.absent,
-        authenticated=actor.authenticated if _demands(approval).step_up else None,
+        authenticated=actor.authenticated if _require_demands(approval).step_up else None,
         verdict=decision.verdict,
         reason=decision.reason,
         at=loaded.at,
         withdrawn=audit.count(
-            approval.run_id, votes.subject(approval, actor.person), besides=VOTED
+            approval.run_id, votes.name_vote_subject(approval, actor.person), besides=VOTED
         ),
     )
     try:
@@ -224,7 +232,7 @@ def _cast(loaded: commit.LoadedApproval, decision: Decision, actor: Actor, slot:
         stage=slot.stage,
         reason=decision.reason,
         at=loaded.at,
-        digest=votes.digest_of(vote),
+        digest=votes.compute_digest(vote),
     )
 
 
@@ -232,8 +240,8 @@ def _note(
     approval: Approval, demands: Demands, cast: Sequence[Cast], at: datetime, *, save: bool = True
 ) -> None:
     """Keep in the row who voted, in whose place, and who may vote now, for the lists."""
-    stages = _stages(approval, demands, at)
-    stage = tally.current(stages, {vote.person: vote.stage for vote in cast})
+    stages = _compute_stages(approval, demands, at)
+    stage = tally.find_current_stage(stages, {vote.person: vote.stage for vote in cast})
     approval.voted = [vote.person for vote in cast]
     approval.voted_for = [vote.absent for vote in cast if vote.absent]
     approval.open_to = list(stages[stage if stage is not None else -1].keys)
@@ -243,7 +251,7 @@ def _note(
         )
 
 
-def _casts(approval: Approval) -> list[Cast]:
+def _read_casts(approval: Approval) -> list[Cast]:
     """Return the votes as stored, without their digests."""
     return [
         Cast(
@@ -258,8 +266,8 @@ def _casts(approval: Approval) -> list[Cast]:
     ]
 
 
-def _demands(approval: Approval) -> Demands:
-    demands = votes.demands(approval)
+def _require_demands(approval: Approval) -> Demands:
+    demands = votes.read_demands(approval)
     assert demands is not None  # the request has a rule
     return demands
 
@@ -277,7 +285,7 @@ def _audit(
         run=approval.run_id,
         actor=actor,
         act=act,
-        subject=votes.subject(approval, person),
+        subject=votes.name_vote_subject(approval, person),
         detail={
             "digest": approval.approval_digest,
             "reason": reason,

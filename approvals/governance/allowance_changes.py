@@ -27,7 +27,7 @@ from approvals.rights.access import SecondAdmin
 from approvals.rights.principals import Principal, Scope
 from approvals.rules import allowance_terms
 from approvals.rules import allowance_terms as matching
-from approvals.rules.policy import demands_of, risks_decided_by
+from approvals.rules.policy import decode_demands, list_decidable_risks
 from approvals.signed.audit import log_change, log_refusal
 from runtime.control.user_actions import validate_reason
 from runtime.core.values.errors import NotJson
@@ -74,7 +74,7 @@ class LimitedArgument:
     @property
     def name(self) -> str:
         """The name of the argument, as errors and the API use it."""
-        return matching.name_of(self.path)
+        return matching.format_path(self.path)
 
 
 def not_allowable(approval: Approval) -> str | None:
@@ -83,7 +83,7 @@ def not_allowable(approval: Approval) -> str | None:
         return "Only a call that waits for an approval, or was approved, can be the start of an allowance."
     if approval.risk not in allowance_terms.ALLOWED_RISKS:
         return f"An allowance never covers a call of {approval.risk} risk."
-    demands = demands_of(approval.rule)
+    demands = decode_demands(approval.rule)
     if demands is not None and (demands.quorum > 1 or demands.reason or demands.step_up):
         return f"The policy's rule {demands.rule} demands more than an allowance gives."
     if approval.edited is not None or approval.removed_at is not None:
@@ -91,14 +91,14 @@ def not_allowable(approval: Approval) -> str | None:
     return None
 
 
-def arguments(approval: Approval) -> tuple[LimitedArgument, ...]:
+def list_arguments(approval: Approval) -> tuple[LimitedArgument, ...]:
     """List the arguments of a request that a proposal must limit. Raises ValueError for a row that cannot be read."""
-    args = verification.arguments(approval)
-    hidden = sealing.secret_args(approval.tool, args)
-    redacted = sealing.redacted_args(approval.tool, args)
+    args = verification.decode_arguments(approval)
+    hidden = sealing.list_secret_args(approval.tool, args)
+    redacted = sealing.redact_args(approval.tool, args)
     return tuple(
         LimitedArgument(path=path, value=value, secret=bool(path) and path[0] in hidden)
-        for path, value in matching.leaves(redacted).items()
+        for path, value in matching.collect_leaves(redacted).items()
     )
 
 
@@ -110,12 +110,12 @@ def propose(
     `limits` maps the name of each argument to `{"rule", "values"}`. Raises NotFound, Forbidden, AllowanceRefused, and
     InvalidInput naming `limits`, `count` or `days`.
     """
-    approval, principal = _source(approval_id, actor)
+    approval, principal = _read_source(approval_id, actor)
     _require_decider(principal, approval, actor)
-    problem = not_allowable(approval) or verification.fault(approval)
+    problem = not_allowable(approval) or verification.find_fault(approval)
     if problem:
         raise AllowanceRefused(problem)
-    limited = arguments(approval)
+    limited = list_arguments(approval)
     if not isinstance(limits, Mapping):
         raise InvalidInput("limits", "must be an object with a limit for each argument")
     if len(limited) > allowance_terms.MAX_ARGUMENTS:
@@ -129,10 +129,11 @@ def propose(
         if name not in names:
             raise InvalidInput("limits", f"name {name}, which the call does not have")
     terms = allowance_terms.Terms(
-        action=verification.action(approval),
+        action=verification.build_action(approval),
         limits=tuple(_limit(argument, limits.get(argument.name)) for argument in limited),
-        count=_whole_number(count, "count", allowance_terms.MAX_COUNT),
-        ends_at=clock.now() + timedelta(days=_whole_number(days, "days", allowance_terms.MAX_DAYS)),
+        count=_check_whole_number(count, "count", allowance_terms.MAX_COUNT),
+        ends_at=clock.read_time()
+        + timedelta(days=_check_whole_number(days, "days", allowance_terms.MAX_DAYS)),
         request=str(approval.id),
     )
     try:
@@ -142,7 +143,7 @@ def propose(
     if length > MAX_TERMS:
         raise InvalidInput("limits", f"are longer than {MAX_TERMS} characters of JSON")
     allowance = uuid4()
-    with _changing():
+    with _run_change():
         allowances.append(allowance, Act.PROPOSED, by=actor.person, seq=1, terms=terms)
         log_change(actor.person, f"proposed the allowance {allowance} of {approval.tool}")
     return allowance
@@ -150,20 +151,20 @@ def propose(
 
 def confirm(allowance: UUID, *, actor: Actor) -> None:
     """Put a proposed allowance in force. Raises UnknownAllowance, Forbidden or AllowanceRefused."""
-    proposal = readable(allowance, actor)
-    terms, state = proposal.terms, proposal.state(clock.now())
+    proposal = require_readable(allowance, actor)
+    terms, state = proposal.terms, proposal.state(clock.read_time())
     if state != "proposed":
         raise AllowanceRefused(f"This allowance does not wait for a confirmation: it is {state}.")
-    approval, principal = _source(UUID(terms.request), actor)
+    approval, principal = _read_source(UUID(terms.request), actor)
     _require_decider(principal, approval, actor)
-    first = principals.principal_of(Actor(person=proposal.proposed_by))
+    first = principals.find_principal(Actor(person=proposal.proposed_by))
     _require_decider(first, approval, Actor(person=proposal.proposed_by))
     if not _is_second(principal, first):
         raise AllowanceRefused(
             f"Another person must confirm this allowance: not {proposal.proposed_by}, who proposed it, and no person"
             " whose right comes from them, or theirs from that person."
         )
-    with _changing():
+    with _run_change():
         allowances.append(
             allowance,
             Act.CONFIRMED,
@@ -183,8 +184,10 @@ def revoke(allowance: UUID, *, actor: Actor | None, reason: object = "") -> None
     reason = validate_reason(reason).strip()
     person = None if actor is None else actor.person
     for _ in range(allowance_terms.MAX_COUNT + 2):  # each use in between is another number
-        current = _read_allowance(allowance) if actor is None else readable(allowance, actor)
-        if actor is not None and not may_revoke(principals.principal_of(actor), current):
+        current = (
+            _read_allowance(allowance) if actor is None else require_readable(allowance, actor)
+        )
+        if actor is not None and not may_revoke(principals.find_principal(actor), current):
             raise Forbidden("not_eligible", f"{person} may not revoke this allowance.")
         if current.revoked_at is not None:
             raise AllowanceRefused("This allowance was revoked before.")
@@ -199,17 +202,17 @@ def revoke(allowance: UUID, *, actor: Actor | None, reason: object = "") -> None
     raise AllowanceRefused("This allowance is used too fast to be revoked now. Try again.")
 
 
-def readable(allowance: UUID, actor: Actor) -> Allowance:
+def require_readable(allowance: UUID, actor: Actor) -> Allowance:
     """Return an allowance for a person who may read it. Raises UnknownAllowance, AllowanceRefused."""
-    if not reads(principals.principal_of(actor)):
+    if not may_read_allowances(principals.find_principal(actor)):
         raise UnknownAllowance
     return _read_allowance(allowance)
 
 
-def reads(principal: Principal | None) -> bool:
+def may_read_allowances(principal: Principal | None) -> bool:
     """Tell whether this person may read allowances: everyone who decides or administers."""
     return principal is not None and (
-        bool(risks_decided_by(principal.groups)) or principal.has(Scope.ADMIN)
+        bool(list_decidable_risks(principal.groups)) or principal.has(Scope.ADMIN)
     )
 
 
@@ -219,34 +222,38 @@ def may_revoke(principal: Principal | None, allowance: Allowance) -> bool:
         return False
     if principal.has(Scope.ADMIN):
         return True
-    decides = allowance.terms.action.risk in risks_decided_by(principal.groups)
+    decides = allowance.terms.action.risk in list_decidable_risks(principal.groups)
     return decides and principal.has(Scope.APPROVALS_DECIDE)
 
 
-def could_confirm(
+def can_confirm(
     principal: Principal | None, allowance: Allowance, approval: Approval | None
 ) -> bool:
     """Tell whether this person could confirm it, for the page. `confirm` checks it again."""
     if principal is None or approval is None or principal.person == allowance.proposed_by:
         return False
-    return _own_denial(principal, approval) is None
+    return _find_own_denial(principal, approval) is None
 
 
-def source(approval_id: UUID, *, actor: Actor) -> tuple[tuple[LimitedArgument, ...], str | None]:
+def read_source(
+    approval_id: UUID, *, actor: Actor
+) -> tuple[tuple[LimitedArgument, ...], str | None]:
     """Return the arguments of a request that a proposal must limit, and why it cannot be proposed; None if it can.
 
     Raises NotFound.
     """
-    approval, principal = _source(approval_id, actor)
-    denial = _own_denial(principal, approval)
-    problem = denial.detail if denial else not_allowable(approval) or verification.fault(approval)
-    return (() if problem else arguments(approval)), problem
+    approval, principal = _read_source(approval_id, actor)
+    denial = _find_own_denial(principal, approval)
+    problem = (
+        denial.detail if denial else not_allowable(approval) or verification.find_fault(approval)
+    )
+    return (() if problem else list_arguments(approval)), problem
 
 
-def rows(actor: Actor) -> tuple[tuple[AllowanceRow, ...], tuple[str, ...]]:
+def list_allowances(actor: Actor) -> tuple[tuple[AllowanceRow, ...], tuple[str, ...]]:
     """Return the newest allowances, and why others do not verify. The caller checked that the actor may read them."""
-    newest, broken = allowances.newest()
-    return _rows(newest, principals.principal_of(actor)), broken
+    newest, broken = allowances.read_newest()
+    return _build_rows(newest, principals.find_principal(actor)), broken
 
 
 def read_with_uses(allowance: UUID, actor: Actor) -> tuple[AllowanceRow, tuple[Use, ...]]:
@@ -254,16 +261,16 @@ def read_with_uses(allowance: UUID, actor: Actor) -> tuple[AllowanceRow, tuple[U
 
     The request of a use shows the call, if the reader may read it.
     """
-    stored = readable(allowance, actor)
-    principal = principals.principal_of(actor)
-    (row,) = _rows([stored], principal)
+    stored = require_readable(allowance, actor)
+    principal = principals.find_principal(actor)
+    (row,) = _build_rows([stored], principal)
     acts = AllowanceAct.objects.filter(allowance=stored.id, act=allowances.Act.USED)
     newest = list(acts.order_by("-seq")[:MAX_USES])
     approvals_by_id = Approval.objects.in_bulk([act.approval for act in newest])
     uses = []
     for act in newest:
         approval = approvals_by_id.get(act.approval)
-        if approval is None or not approval_rights.reads(principal, approval):
+        if approval is None or not approval_rights.may_read_request(principal, approval):
             approval = None
         uses.append(
             Use(
@@ -277,22 +284,22 @@ def read_with_uses(allowance: UUID, actor: Actor) -> tuple[AllowanceRow, tuple[U
     return row, tuple(uses)
 
 
-def _source(approval_id: UUID, actor: Actor) -> tuple[Approval, Principal | None]:
+def _read_source(approval_id: UUID, actor: Actor) -> tuple[Approval, Principal | None]:
     """Read the request from which an allowance is proposed. Raises NotFound."""
     approval = Approval.objects.filter(pk=approval_id).first()
-    principal = principals.principal_of(actor)
-    if approval is None or not approval_rights.reads(principal, approval):
+    principal = principals.find_principal(actor)
+    if approval is None or not approval_rights.may_read_request(principal, approval):
         raise NotFound
     return approval, principal
 
 
-def _own_denial(principal: Principal | None, approval: Approval) -> Forbidden | None:
+def _find_own_denial(principal: Principal | None, approval: Approval) -> Forbidden | None:
     """Say why a person may not decide the request for themselves: a deputy makes no allowance for another."""
-    return approval_rights.denial_for(principal, approval, None, (), clock.now())
+    return approval_rights.find_denial_for(principal, approval, None, (), clock.read_time())
 
 
 def _require_decider(principal: Principal | None, approval: Approval, actor: Actor) -> None:
-    denial = _own_denial(principal, approval)
+    denial = _find_own_denial(principal, approval)
     if denial is not None:
         log_refusal(actor.person, f"an allowance of {approval.tool}", denial.code)
         raise denial
@@ -303,7 +310,7 @@ def _is_second(second: Principal | None, first: Principal | None) -> bool:
     if second is None or first is None or second.person == first.person:
         return False
     both = ((second, first.person), (first, second.person))
-    if any(bond.binds({other}) for principal, other in both for bond in principal.bonds):
+    if any(bond.is_bound({other}) for principal, other in both for bond in principal.bonds):
         return False
     return SecondAdmin(author=first.person).is_independent(second.person)
 
@@ -326,13 +333,13 @@ def _limit(argument: LimitedArgument, fields: object) -> allowance_terms.Argumen
     if argument.secret and rule is not allowance_terms.LimitRule.ANY:
         raise InvalidInput(field, "is a secret, which can only have the rule any")
     limit = allowance_terms.ArgumentLimit(path=argument.path, rule=rule, values=tuple(values))
-    problem = matching.problem(limit)
+    problem = matching.find_problem(limit)
     if problem is not None:
         raise InvalidInput(field, problem)
     return limit
 
 
-def _whole_number(value: object, field: str, maximum: int) -> int:
+def _check_whole_number(value: object, field: str, maximum: int) -> int:
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
         value = int(value.strip()[:9])
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= maximum:
@@ -351,7 +358,7 @@ def _read_allowance(allowance: UUID) -> Allowance:
 
 
 @contextmanager
-def _changing() -> Iterator[None]:
+def _run_change() -> Iterator[None]:
     """Run the block in a transaction. Raises AllowanceRefused if another act came in between."""
     try:
         with transaction.atomic():
@@ -361,8 +368,10 @@ def _changing() -> Iterator[None]:
     allowance_uses.forget()
 
 
-def _rows(stored: Sequence[Allowance], principal: Principal | None) -> tuple[AllowanceRow, ...]:
-    at = clock.now()
+def _build_rows(
+    stored: Sequence[Allowance], principal: Principal | None
+) -> tuple[AllowanceRow, ...]:
+    at = clock.read_time()
     waiting = [item.terms.request for item in stored if item.state(at) == "proposed"]
     sources = Approval.objects.in_bulk(waiting) if waiting else {}
     return tuple(
@@ -370,7 +379,7 @@ def _rows(stored: Sequence[Allowance], principal: Principal | None) -> tuple[All
             allowance=item,
             state=item.state(at),
             limits=tuple(allowance_terms.describe(item.terms.limits)),
-            may_confirm=could_confirm(principal, item, sources.get(UUID(item.terms.request))),
+            may_confirm=can_confirm(principal, item, sources.get(UUID(item.terms.request))),
             may_revoke=item.state(at) in ("proposed", "in force") and may_revoke(principal, item),
         )
         for item in stored

@@ -41,9 +41,7 @@ _CALL_STATE = """
         EXISTS (SELECT FROM approvals_allowanceact WHERE act = 'used'
             AND run = %(run)s AND frame = %(frame)s AND call = %(call)s)
 """
-_RIGHTS = (
-    f"SELECT {principals.credentials_sql('%(first)s')}, {principals.credentials_sql('%(second)s')}"
-)
+_RIGHTS = f"SELECT {principals.build_credentials_sql('%(first)s')}, {principals.build_credentials_sql('%(second)s')}"
 _USE = """
     SELECT clock_timestamp(), EXISTS (SELECT FROM approvals_allowanceact WHERE act = 'used'
         AND allowance = %(allowance)s AND seq = %(seq)s AND approval = %(approval)s AND run = %(run)s
@@ -68,35 +66,35 @@ def allow(call: approvals.ReviewSnapshot, uses: Mapping[UUID, int]) -> approvals
     """
     if not call.kind.is_approval or not _is_plain(call.preview):
         return None
-    with pool.in_transaction() as connection:
-        candidates = _of_tool(connection, call.tool)
+    with pool.join_transaction() as connection:
+        candidates = _read_tool_allowances(connection, call.tool)
         if not candidates:
             return None
-        row = pool.row(
+        row = pool.fetch_row(
             connection, _CALL_STATE, {"run": call.run, "frame": call.frame, "call": call.call}
         )
         assert row is not None  # a SELECT without FROM has one row
-        at, origin, used = rows.to_utc(row[0]), rows.texts(row[1]), row[2]
+        at, origin, used = rows.to_utc(row[0]), rows.select_texts(row[1]), row[2]
     if used:
         return None
     # The policy is read on a connection of its own.
-    version, judged = policies.judge(policies.facts_of(call, call.args, call.risk))
+    version, judged = policies.judge(policies.build_facts(call, call.args, call.risk))
     if not _is_met(judged.demands):
         return None
     terms = snapshot.Judged(version=version, risk=str(judged.risk), demands=judged.demands)
-    approval = snapshot.row(call, at, merge_people(call.origin, origin), terms)
-    action, args = verification.action(approval), sealing.redacted_args(call.tool, call.args)
-    with pool.in_transaction() as connection:
+    approval = snapshot.build_request(call, at, merge_people(call.origin, origin), terms)
+    action, args = verification.build_action(approval), sealing.redact_args(call.tool, call.args)
+    with pool.join_transaction() as connection:
         for allowance in candidates:
             calls_left = allowance.left - uses.get(allowance.id, 0)
             if allowance.state(at) != "in force" or calls_left <= 0:
                 continue
             if coverage.not_covered(allowance.terms, action, args) is not None:
                 continue
-            if _makers_denial(connection, allowance, approval, at, call.origin) is None:
-                history = usual.history_for_worker(connection, call.tool)
+            if _find_makers_denial(connection, allowance, approval, at, call.origin) is None:
+                history = usual.read_history_for_worker(connection, call.tool)
                 odd = usual.without_dropped(find_unusual_values(args, history), call.schema)
-                return None if odd else _allowed(allowance, uses)
+                return None if odd else _make_allowed(allowance, uses)
     return None
 
 
@@ -111,10 +109,10 @@ def verify(
     snapshot.check_seal(approval)
     verification.check_allowed(approval)
     risk = Risk(approval.risk) if risk is None else risk
-    facts = policies.facts_of(approval, verification.arguments(approval), risk)
+    facts = policies.build_facts(approval, verification.decode_arguments(approval), risk)
     _, judged = policies.judge(facts)
-    with pool.in_transaction() as connection:
-        allowance = _of_request(connection, approval)
+    with pool.join_transaction() as connection:
+        allowance = _read_request_allowance(connection, approval)
         at = _check_use(connection, approval)
         state = allowance.state(at)
         if state in ("revoked", "ended"):
@@ -123,23 +121,23 @@ def verify(
             )
         if not _is_met(judged.demands) or judged.risk != approval.risk:
             raise approvals.ApprovalVoid("the policy demands more than an allowance gives")
-        denial = _makers_denial(connection, allowance, approval, at, origin)
+        denial = _find_makers_denial(connection, allowance, approval, at, origin)
         if denial is not None:
             raise approvals.ApprovalVoid(denial)
     return approvals.VerifiedApproval(by=allowance.makers)
 
 
-def problem_of(gate: UUID, use: AllowanceUse) -> str | None:
+def find_use_fault(gate: UUID, use: AllowanceUse) -> str | None:
     """Say why a stored use does not verify; None if it does. Raises KeyMissing."""
     approval = Approval.objects.filter(gate=gate).first()
     if approval is None or (approval.allowance, approval.allowance_use) != (use.id, use.number):
         return "its request is missing, or names another use"
-    problem = verification.fault(approval)
+    problem = verification.find_fault(approval)
     if problem is not None:
         return problem
     try:
-        with pool.in_transaction() as connection:
-            allowance = _of_request(connection, approval)
+        with pool.join_transaction() as connection:
+            allowance = _read_request_allowance(connection, approval)
             _check_use(connection, approval)
     except approvals.NotConfirmed as exc:
         return str(exc)
@@ -152,16 +150,18 @@ def forget() -> None:
     _live = _Live(checked=float("-inf"), tools=frozenset())
 
 
-def _of_tool(connection: pool.Connection, tool: str) -> tuple[allowances.Allowance, ...]:
+def _read_tool_allowances(
+    connection: pool.Connection, tool: str
+) -> tuple[allowances.Allowance, ...]:
     """Return the allowances of the tool; none if an act on one of them does not verify."""
     global _live
     with _lock:
         if time.monotonic() - _live.checked >= RECENT_SECONDS:
-            _live = _Live(checked=time.monotonic(), tools=allowances.live_tools(connection))
+            _live = _Live(checked=time.monotonic(), tools=allowances.read_live_tools(connection))
         if tool not in _live.tools:
             return ()
     try:
-        return allowances.of_tool(connection, tool)
+        return allowances.read_tool_allowances(connection, tool)
     except AllowanceBroken as exc:
         log.error("No allowance of %s counts: %s", tool, exc)
         return ()
@@ -179,14 +179,14 @@ def _is_plain(preview: dict[str, Any] | None) -> bool:
 
 
 def _is_met(demands: Demands | None) -> bool:
-    """Tell whether one person may decide with nothing else. Who that may be, `_makers_denial` says."""
+    """Tell whether one person may decide with nothing else. Who that may be, `_find_makers_denial` says."""
     if demands is None:
         return True
     asks_more = demands.reason or demands.failed or demands.step_up
     return demands.quorum == 1 and not asks_more
 
 
-def _makers_denial(
+def _find_makers_denial(
     connection: pool.Connection,
     allowance: allowances.Allowance,
     approval: Approval,
@@ -195,17 +195,17 @@ def _makers_denial(
 ) -> str | None:
     """Say why one of the two people may not decide this call for themselves; None if both may."""
     first, second = allowance.makers
-    row = pool.row(connection, _RIGHTS, {"first": first, "second": second})
+    row = pool.fetch_row(connection, _RIGHTS, {"first": first, "second": second})
     assert row is not None  # a SELECT without FROM has one row
     for person, rights in zip(allowance.makers, row, strict=True):
-        principal = principals.from_rights(Actor(person=person), rights, at)
-        denial = approval_rights.denial_for(principal, approval, None, tuple(origin), at)
+        principal = principals.restore_principal(Actor(person=person), rights, at)
+        denial = approval_rights.find_denial_for(principal, approval, None, tuple(origin), at)
         if denial is not None:
             return f"{person} made the allowance, but may not decide this call: {denial.detail}"
     return None
 
 
-def _allowed(allowance: allowances.Allowance, uses: Mapping[UUID, int]) -> approvals.Allowed:
+def _make_allowed(allowance: allowances.Allowance, uses: Mapping[UUID, int]) -> approvals.Allowed:
     assert allowance.proof is not None  # it is in force
     use = AllowanceUse(
         id=allowance.id,
@@ -216,7 +216,9 @@ def _allowed(allowance: allowances.Allowance, uses: Mapping[UUID, int]) -> appro
     return approvals.Allowed(use=use, proof=allowance.proof)
 
 
-def _of_request(connection: pool.Connection, approval: Approval) -> allowances.Allowance:
+def _read_request_allowance(
+    connection: pool.Connection, approval: Approval
+) -> allowances.Allowance:
     """Read the allowance that a request names. Raises NotConfirmed."""
     assert approval.allowance is not None
     try:
@@ -230,7 +232,7 @@ def _of_request(connection: pool.Connection, approval: Approval) -> allowances.A
 
 def _check_use(connection: pool.Connection, approval: Approval) -> datetime:
     """Raise NotConfirmed unless the use of this request is stored. Return the time of the database."""
-    row = pool.row(
+    row = pool.fetch_row(
         connection,
         _USE,
         {

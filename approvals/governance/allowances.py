@@ -26,7 +26,7 @@ MAX_LISTED = 200
 
 # The acts before the uses: a forged use makes the sequence skip a number, which verification detects.
 _ACTS = f"""
-    SELECT {", ".join(signed_rows.names_of(AllowanceAct))} FROM approvals_allowanceact
+    SELECT {", ".join(signed_rows.list_columns(AllowanceAct))} FROM approvals_allowanceact
     WHERE allowance = ANY(%(ids)s) AND act <> 'used' ORDER BY allowance, seq
 """
 _USES = """
@@ -88,16 +88,16 @@ class Allowance:
         return "in force" if self.left else "used up"
 
 
-def of_tool(connection: pool.Connection, tool: str) -> tuple[Allowance, ...]:
+def read_tool_allowances(connection: pool.Connection, tool: str) -> tuple[Allowance, ...]:
     """Read the confirmed allowances of a tool that have not ended. Raises AllowanceBroken."""
-    return _read(connection, _ids(connection, _OF_TOOL, {"tool": tool}))
+    return _read(connection, _read_ids(connection, _OF_TOOL, {"tool": tool}))
 
 
-def newest() -> tuple[tuple[Allowance, ...], tuple[str, ...]]:
+def read_newest() -> tuple[tuple[Allowance, ...], tuple[str, ...]]:
     """Read the newest allowances, the newest first, and why others do not verify."""
-    with pool.in_transaction() as connection:
-        ids = _ids(connection, _NEWEST, {})
-        acts, uses = _rows(connection, ids)
+    with pool.join_transaction() as connection:
+        ids = _read_ids(connection, _NEWEST, {})
+        acts, uses = _read_rows(connection, ids)
     verified, broken = list[Allowance](), list[str]()
     for key in dict.fromkeys(ids):
         try:
@@ -111,11 +111,11 @@ def read_allowance(allowance: UUID, connection: pool.Connection | None = None) -
     """Read one allowance, None if there is none. Raises AllowanceBroken."""
     if connection is not None:
         return next(iter(_read(connection, [allowance])), None)
-    with pool.in_transaction() as ours:
+    with pool.join_transaction() as ours:
         return next(iter(_read(ours, [allowance])), None)
 
 
-def live_tools(connection: pool.Connection) -> frozenset[str]:
+def read_live_tools(connection: pool.Connection) -> frozenset[str]:
     """Return the tools with a confirmed allowance that has not ended."""
     return frozenset(row[0] for row in connection.execute(_LIVE_TOOLS).fetchall())
 
@@ -135,23 +135,23 @@ def append(
     LOG.append(act, by=by, allowance=allowance, seq=seq, **values)
 
 
-def _ids(connection: pool.Connection, query: str, parameters: dict[str, Any]) -> list[UUID]:
+def _read_ids(connection: pool.Connection, query: str, parameters: dict[str, Any]) -> list[UUID]:
     return [row[0] for row in connection.execute(query, parameters).fetchall()]
 
 
 def _read(connection: pool.Connection, ids: Sequence[UUID]) -> tuple[Allowance, ...]:
-    acts, uses = _rows(connection, ids)
+    acts, uses = _read_rows(connection, ids)
     return tuple(_build(acts[key], *uses.get(key, (0, 0))) for key in ids if key in acts)
 
 
-def _rows(
+def _read_rows(
     connection: pool.Connection, ids: Sequence[UUID]
 ) -> tuple[dict[UUID, list[AllowanceAct]], dict[UUID, tuple[int, int]]]:
     """Read the signed acts of each allowance, and the number of its uses with that of the last one's act."""
     acts: dict[UUID, list[AllowanceAct]] = {}
     if not ids:
         return acts, {}
-    for row in LOG.loaded(connection.execute(_ACTS, {"ids": list(ids)}).fetchall()):
+    for row in LOG.make_rows(connection.execute(_ACTS, {"ids": list(ids)}).fetchall()):
         acts.setdefault(row.allowance, []).append(row)
     uses = connection.execute(_USES, {"ids": list(ids)}).fetchall()
     return acts, {allowance: (count, last) for allowance, count, last in uses}
@@ -159,26 +159,26 @@ def _rows(
 
 def _build(rows: Iterable[AllowanceAct], used: int, last_use: int) -> Allowance:
     """Build an allowance of its acts. Raises AllowanceBroken."""
-    verified = LOG.verified(rows, (1, 2, FIRST_USE + used))
+    verified = LOG.require_verified(rows, (1, 2, FIRST_USE + used))
     allowance = LOG.fold(verified, None)
     if allowance is None or (used and (allowance.confirmed_at is None or last_use != used + 2)):
         raise AllowanceBroken("an act on an allowance is missing")
     return replace(allowance, used=used)
 
 
-def _after(before: Allowance | None, row: AllowanceAct) -> Allowance:
+def _apply_act(before: Allowance | None, row: AllowanceAct) -> Allowance:
     match row.act:
         case Act.PROPOSED if before is None and row.by is not None:
             return Allowance(
                 id=row.allowance,
-                terms=_terms(row),
+                terms=_decode_terms(row),
                 proposed_by=row.by,
                 proposed_at=row.at,
             )
         case Act.CONFIRMED if before is not None and row.seq == 2:
             is_same = (row.terms, row.proposed_by) == (before.terms.text(), before.proposed_by)
             if is_same and row.by is not None and row.by != before.proposed_by:
-                proof = (signed_rows.text_of(row), row.signature, row.key_id)
+                proof = (signed_rows.build_signed_text(row), row.signature, row.key_id)
                 return replace(before, confirmed_by=row.by, confirmed_at=row.at, proof=proof)
         case Act.REVOKED if before is not None and before.revoked_at is None:
             return replace(
@@ -190,7 +190,7 @@ def _after(before: Allowance | None, row: AllowanceAct) -> Allowance:
     raise AllowanceBroken(f"act {row.seq} on {row.allowance} does not follow the acts before it")
 
 
-def _terms(row: AllowanceAct) -> Terms:
+def _decode_terms(row: AllowanceAct) -> Terms:
     try:
         terms = stored_terms.read(row.terms)
         if (terms.action.tool, terms.ends_at) == (row.tool, row.ends_at):
@@ -206,6 +206,6 @@ LOG = SignedLog(
     "allowance",
     noun="{0.allowance}",
     start=lambda **_: None,
-    apply=_after,
+    apply=_apply_act,
     broken=AllowanceBroken,
 )

@@ -33,7 +33,7 @@ from approvals.rules.policy import (
     OnExpiry,
     Policy,
     Rule,
-    demands_of,
+    decode_demands,
 )
 from approvals.signed.audit import log_change
 from approvals.signed.rows import SignedLog
@@ -101,7 +101,9 @@ def read_versions() -> tuple[PolicyVersion, ...]:
     return tuple(LOG.read().values())
 
 
-def version_in_force(versions: tuple[PolicyVersion, ...], at: datetime) -> PolicyVersion | None:
+def find_version_in_force(
+    versions: tuple[PolicyVersion, ...], at: datetime
+) -> PolicyVersion | None:
     """Return the version in force at this time, the one that was put in force last; None for the default policy.
 
     So a version that waited for its day does not replace one that was confirmed meanwhile.
@@ -114,7 +116,7 @@ def version_in_force(versions: tuple[PolicyVersion, ...], at: datetime) -> Polic
     return max(past, key=lambda version: version.order, default=None)
 
 
-def state_of(version: PolicyVersion, now: PolicyVersion | None, at: datetime) -> str:
+def name_state(version: PolicyVersion, now: PolicyVersion | None, at: datetime) -> str:
     """Say what a version is at this time, where `now` is in force: "in force", "withdrawn", "waiting" or "replaced"."""
     if version == now:
         return "in force"
@@ -156,7 +158,7 @@ _lock = threading.Lock()
 _cached: _CachedPolicy | None = None
 
 
-def current() -> Policy:
+def read_current() -> Policy:
     """Return the policy in force. Raises PolicyBroken if its rows are not the signed ones."""
     global _cached
     cached = _cached
@@ -164,16 +166,16 @@ def current() -> Policy:
         return cached.policy
     checked = time.monotonic()
     # Without the lock: a dead connection must hold up its own thread only.
-    rows, at = LOG.recent_rows()
-    version = version_in_force(tuple(LOG.fold(rows, {}).values()), at)
+    rows, at = LOG.read_recent_rows()
+    version = find_version_in_force(tuple(LOG.fold(rows, {}).values()), at)
     with _lock:
-        _cached = _CachedPolicy(checked=checked, policy=_policy(version, _cached))
+        _cached = _CachedPolicy(checked=checked, policy=_build_policy(version, _cached))
         return _cached.policy
 
 
 def judge(facts: Facts) -> tuple[str, Judgement]:
     """Evaluate a call by the policy in force, and return its version too. Raises PolicyBroken."""
-    policy = current()
+    policy = read_current()
     return policy.version, evaluation.judge(policy, facts)
 
 
@@ -184,20 +186,20 @@ def forget() -> None:
     LOG.forget()
 
 
-def at_time(versions: tuple[PolicyVersion, ...], at: datetime) -> Policy:
+def select_policy_at(versions: tuple[PolicyVersion, ...], at: datetime) -> Policy:
     """Return the policy in force at this time among these versions."""
-    return _policy(version_in_force(versions, at), None)
+    return _build_policy(find_version_in_force(versions, at), None)
 
 
-def _policy(version: PolicyVersion | None, cached: _CachedPolicy | None) -> Policy:
+def _build_policy(version: PolicyVersion | None, cached: _CachedPolicy | None) -> Policy:
     if version is None:
         return Policy()
     if cached is not None and cached.policy.version == str(version.number):
         return cached.policy
-    return policy_of(version)
+    return decode_policy(version)
 
 
-def policy_of(version: PolicyVersion) -> Policy:
+def decode_policy(version: PolicyVersion) -> Policy:
     """Read the rules of a version. Raises PolicyBroken for one that today's rules cannot read."""
     try:
         return policy_text.parse(version.text, str(version.number))
@@ -205,7 +207,7 @@ def policy_of(version: PolicyVersion) -> Policy:
         raise PolicyBroken(f"version {version.number} of the policy cannot be read: {exc}") from exc
 
 
-def facts_of(call: Approval | ReviewSnapshot, args: Any, risk: Risk) -> Facts:
+def build_facts(call: Approval | ReviewSnapshot, args: Any, risk: Risk) -> Facts:
     """Return the facts of the call with these arguments, at this risk of its tool."""
     return Facts(
         tool=call.tool,
@@ -224,11 +226,11 @@ def check(text: object) -> Policy:
         raise InvalidInput(FIELD, "must be the policy as YAML")
     rules, problems = policy_text.read(text)
     errors = [f"has an error in {problem}" for problem in problems]
-    all_tools = wiring.catalogue().tools()
+    all_tools = wiring.resolve_catalogue().tools()
     for number, rule in enumerate(rules, 1):
-        errors += () if rule is None else _problems(rule, number, all_tools)
+        errors += () if rule is None else _list_rule_faults(rule, number, all_tools)
     policy = Policy(version=POLICY_VERSION, rules=tuple(rule for rule in rules if rule is not None))
-    impossible = None if errors else deciders.impossible(policy, deciders.deciders())
+    impossible = None if errors else deciders.find_impossible_rule(policy, deciders.list_deciders())
     if impossible is not None:
         errors.append(f"cannot be met: {impossible}")
     if errors:
@@ -237,27 +239,27 @@ def check(text: object) -> Policy:
     return policy
 
 
-def _problems(rule: Rule, number: int, all_tools: frozenset[str]) -> Iterator[str]:
+def _list_rule_faults(rule: Rule, number: int, all_tools: frozenset[str]) -> Iterator[str]:
     """List the faults of a rule for the agents, tools and groups of this installation."""
-    yield from _problems_of_condition(rule, number, all_tools)
+    yield from _list_condition_faults(rule, number, all_tools)
     yield from (
         f"names the tool {tool} in the rule {rule.name}, which no agent has"
         for tool in sorted(rule.tools - all_tools)
     )
     yield from (
         f"names the agent {agent} in the rule {rule.name}, which was never published"
-        for agent in sorted(rule.agents - set(wiring.catalogue().names()))
+        for agent in sorted(rule.agents - set(wiring.resolve_catalogue().list_names()))
     )
     groups = {name for stage in rule.stages for name in stage.groups}
     groups |= {name for step in rule.escalate for name in step.groups}
     yield from (
         f"names the group {group} in the rule {rule.name}, which does not exist"
-        for group in sorted(groups - {*DECIDING, *accounts.named_groups()})
+        for group in sorted(groups - {*DECIDING, *accounts.list_named_groups()})
     )
-    yield from _problems_of_answer(rule)
+    yield from _list_answer_faults(rule)
 
 
-def _problems_of_condition(rule: Rule, number: int, all_tools: frozenset[str]) -> Iterator[str]:
+def _list_condition_faults(rule: Rule, number: int, all_tools: frozenset[str]) -> Iterator[str]:
     """Say why the condition would fail at each call: it is none, or no tool has an argument that it names."""
     label = f"has an error in rules[{number}].when, of the rule {rule.name}"
     try:
@@ -266,8 +268,8 @@ def _problems_of_condition(rule: Rule, number: int, all_tools: frozenset[str]) -
     except ExpressionError as exc:
         yield f"{label}: {exc}"
         return
-    snapshot = wiring.catalogue().argument_schemas(rule.tools or all_tools)
-    for path in evaluation.condition_paths(rule.when):
+    snapshot = wiring.resolve_catalogue().list_argument_schemas(rule.tools or all_tools)
+    for path in evaluation.list_condition_paths(rule.when):
         # Without match.tool the rule is also about answers, which are calls of their own.
         is_answer = not rule.tools and path[0] == ANSWER
         if snapshot and not is_answer and not any(may_have(schema, path) for schema in snapshot):
@@ -275,12 +277,12 @@ def _problems_of_condition(rule: Rule, number: int, all_tools: frozenset[str]) -
             yield f"{label}: names args.{'.'.join(path)}, which is no argument of {tools}"
 
 
-def _problems_of_answer(rule: Rule) -> Iterator[str]:
+def _list_answer_faults(rule: Rule) -> Iterator[str]:
     """Name the rule's tools that could not return its answer."""
     if rule.on_expiry is not OnExpiry.ANSWER:
         return
     for tool in sorted(rule.tools):
-        for schema in wiring.catalogue().result_schemas(tool):
+        for schema in wiring.resolve_catalogue().list_result_schemas(tool):
             try:
                 snapshot.check_result(rule.answer, schema)
             except InvalidInput as exc:
@@ -296,11 +298,11 @@ def propose(text: object, *, actor: str | None) -> int:
     """
     check(text)
     assert isinstance(text, str)
-    with _changing(actor):
+    with _lock_policy(actor):
         numbers = [version.number for version in read_versions()]
         number = max(numbers, default=FIRST_NUMBER - 1) + 1
         row = LOG.append(Act.PROPOSED, by=actor, number=number, text=text)
-        if alone_from := SecondAdmin(author=actor).alone_from(row.at):
+        if alone_from := SecondAdmin(author=actor).compute_lone_start(row.at):
             LOG.append(Act.SCHEDULED, by=actor, number=number, effective_at=alone_from)
         log_change(actor, f"proposed version {number} of the policy")
     return number
@@ -312,8 +314,8 @@ def confirm(number: int, *, actor: str | None) -> None:
     Raises PolicyRefused if the version does not wait, if its rules cannot be met any more, or if the actor is its
     author or not independent of them.
     """
-    with _changing(actor):
-        version = _waiting(number)
+    with _lock_policy(actor):
+        version = _require_waiting(number)
         if actor is not None and not SecondAdmin(author=version.author).is_independent(actor):
             raise PolicyRefused(
                 f"Another admin must confirm version {number}: one who did not write it, did not get their own"
@@ -323,14 +325,14 @@ def confirm(number: int, *, actor: str | None) -> None:
             check(version.text)
         except InvalidInput as exc:
             raise PolicyRefused(f"Version {number} {exc.detail}") from exc
-        LOG.append(Act.CONFIRMED, by=actor, number=number, effective_at=clock.now())
+        LOG.append(Act.CONFIRMED, by=actor, number=number, effective_at=clock.read_time())
         log_change(actor, f"confirmed version {number} of the policy")
 
 
 def withdraw(number: int, *, actor: str | None) -> None:
     """Withdraw a version before it is in force. Any admin may. Raises PolicyRefused."""
-    with _changing(actor):
-        _waiting(number)
+    with _lock_policy(actor):
+        _require_waiting(number)
         LOG.append(Act.WITHDRAWN, by=actor, number=number)
         log_change(actor, f"withdrew version {number} of the policy")
 
@@ -343,17 +345,17 @@ def simulate(draft: Policy) -> Simulation:
     ends = time.monotonic() + MAX_SIMULATION_SECONDS
     rows = Approval.objects.filter(
         OF_CALL,
-        created_at__gt=clock.now() - timedelta(days=SIMULATED_DAYS),
+        created_at__gt=clock.read_time() - timedelta(days=SIMULATED_DAYS),
         removed_at=None,
     ).order_by("-created_at")[: MAX_SIMULATED + 1]
     tried, changes = 0, list[SimulatedChange]()
     for approval in rows:
         if tried == MAX_SIMULATED or time.monotonic() > ends:
-            return _result(tried, changes, all=False)
+            return _build_simulation(tried, changes, all=False)
         tried += 1
         try:
-            before = _needs(demands_of(approval.rule), approval.risk)
-            call = facts_of(approval, json.loads(approval.args), Risk(approval.risk))
+            before = _needs(decode_demands(approval.rule), approval.risk)
+            call = build_facts(approval, json.loads(approval.args), Risk(approval.risk))
         except (ValueError, KeyError, TypeError):
             continue  # a row that cannot be read
         judgement = evaluation.judge(draft, call)
@@ -367,32 +369,32 @@ def simulate(draft: Policy) -> Simulation:
                 after=after,
             )
             changes.append(change)
-    return _result(tried, changes, all=True)
+    return _build_simulation(tried, changes, all=True)
 
 
-def _waiting(number: int) -> PolicyVersion:
+def _require_waiting(number: int) -> PolicyVersion:
     version = {version.number: version for version in read_versions()}.get(number)
     if version is None:
         raise PolicyRefused(f"There is no version {number} of the policy.")
-    if not version.waits(clock.now()):
+    if not version.waits(clock.read_time()):
         raise PolicyRefused(f"Version {number} does not wait for a confirmation any more.")
     return version
 
 
 @contextmanager
-def _changing(actor: str | None) -> Iterator[None]:
+def _lock_policy(actor: str | None) -> Iterator[None]:
     """Run the block in a transaction that holds the lock for changes of the policy. Raises PolicyRefused."""
     if actor is not None and not may_administer(Actor(person=actor)):
         raise PolicyRefused(f"{actor} may not change the policy.")
     try:
-        with LOG.locked():
+        with LOG.hold_lock():
             yield
     except PolicyBroken as exc:
         raise PolicyRefused(f"The stored policy does not verify: {exc}.") from exc
     forget()
 
 
-def _result(tried: int, changes: list[SimulatedChange], *, all: bool) -> Simulation:
+def _build_simulation(tried: int, changes: list[SimulatedChange], *, all: bool) -> Simulation:
     return Simulation(
         tried=tried, changed=len(changes), examples=tuple(changes[:MAX_EXAMPLES]), all=all
     )
@@ -403,7 +405,7 @@ def _needs(demands: Demands | None, risk: str) -> str:
     if demands is None:
         return f"1 approval, {risk} risk"
     stages = ", then ".join(
-        f"{stage.quorum} of {', '.join(_names(stage.keys))}" for stage in demands.stages
+        f"{stage.quorum} of {', '.join(_strip_prefixes(stage.keys))}" for stage in demands.stages
     )
     is_single = demands.quorum == 1 and not (demands.stages[0].groups or demands.stages[0].people)
     people = "1 approval" if is_single else f"approvals: {stages}"
@@ -411,7 +413,7 @@ def _needs(demands: Demands | None, risk: str) -> str:
     extras += ", with a fresh second factor" if demands.step_up else ""
     extras += ", reviewers may write to the run" if demands.reviewer_may_write else ""
     for step in demands.escalate:
-        extras += f", later also {', '.join(_names(step.keys))}"
+        extras += f", later also {', '.join(_strip_prefixes(step.keys))}"
     match demands.on_expiry:
         case OnExpiry.FAIL:
             extras += ", expiry fails the run"
@@ -420,5 +422,5 @@ def _needs(demands: Demands | None, risk: str) -> str:
     return f"{people}, {risk} risk{extras}"
 
 
-def _names(keys: Iterable[str]) -> Iterable[str]:
+def _strip_prefixes(keys: Iterable[str]) -> Iterable[str]:
     return (key.partition(":")[2] for key in keys)

@@ -24,13 +24,13 @@ from approvals.signed.audit import log_change
 from runtime.control import jobs
 from runtime.core.run.events import AgentChange
 from runtime.core.values.ids import is_prompt_name
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 from runtime.core.values.texts import find_placeholders
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.agents import PromptUser
-from runtime.reads.version_diff import VersionDifference, differences
+from runtime.reads.version_diff import VersionDifference, list_differences
 from runtime.store import pool
 from runtime.store.tables.jobs import MAX_RUNS, TRIALS, TrialRow
 
@@ -53,7 +53,7 @@ class PromptText:
     @property
     def digest(self) -> str:
         """The digest of the text."""
-        return sha256_of(self.text)
+        return hash_value(self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,34 +106,36 @@ class PromptView:
         return sum(version.number != CODE for version in self.texts)
 
 
-def prompts(reader: str | None = None) -> tuple[PromptView, ...]:
+def list_prompts(reader: str | None = None) -> tuple[PromptView, ...]:
     """List the prompts that agents use or people changed, by name, for this reader."""
-    users = wiring.catalogue().prompts()
+    users = wiring.resolve_catalogue().prompts()
     names = PromptAct.objects.order_by("name").values_list("name", flat=True).distinct()
-    return tuple(_view(name, users.get(name, ()), reader) for name in sorted({*users, *names}))
+    return tuple(
+        _build_view(name, users.get(name, ()), reader) for name in sorted({*users, *names})
+    )
 
 
-def prompt(name: str, reader: str | None = None) -> PromptView:
+def read_prompt(name: str, reader: str | None = None) -> PromptView:
     """Return one prompt for this reader. Raise UnknownPrompt."""
-    users = wiring.catalogue().prompts().get(name, ()) if is_prompt_name(name) else ()
-    view = _view(name, users, reader) if is_prompt_name(name) else None
+    users = wiring.resolve_catalogue().prompts().get(name, ()) if is_prompt_name(name) else ()
+    view = _build_view(name, users, reader) if is_prompt_name(name) else None
     if view is None or not (users or view.acts or view.broken):
         raise UnknownPrompt
     return view
 
 
-def difference(view: PromptView, before: int, after: int) -> tuple[VersionDifference, ...]:
+def compare_versions(view: PromptView, before: int, after: int) -> tuple[VersionDifference, ...]:
     """Compare two versions line by line. Raise UnknownPrompt."""
     change = AgentChange(
-        part=f"{_title(before)} → {_title(after)}",
+        part=f"{_name_version(before)} → {_name_version(after)}",
         before=view.text(before).text,
         after=view.text(after).text,
         asks=False,
     )
-    return () if change.before == change.after else differences([change])
+    return () if change.before == change.after else list_differences([change])
 
 
-def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptView:
+def _build_view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptView:
     common = frozenset.intersection(*(user.fields for user in users)) if users else ()
     in_code = dict[
         str, str
@@ -151,7 +153,7 @@ def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptV
     )
     try:
         rows = LOG.rows(name=name)
-        history = prompt_versions.build_history(rows, name, clock.now())
+        history = prompt_versions.build_history(rows, name, clock.read_time())
     except PromptBroken as exc:
         return PromptView(
             name=name, agents=base.agents, texts=base.texts, broken=str(exc) or "unknown"
@@ -187,7 +189,7 @@ def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptV
     )
 
 
-def _title(number: int) -> str:
+def _name_version(number: int) -> str:
     return f"version {number}" if number != CODE else "the text in the code"
 
 
@@ -286,7 +288,7 @@ def ask(name: str, number: int, runs: object, *, actor: Actor) -> PromptTrialVie
     prompt_versions.require_right(actor)
     if isinstance(runs, bool) or not isinstance(runs, int) or not 1 <= runs <= MAX_RUNS:
         raise InvalidInput("runs", f"must be a number from 1 to {MAX_RUNS}")
-    current = prompt(name)
+    current = read_prompt(name)
     if current.broken:
         raise PromptRefused(f"The stored prompt does not verify: {current.broken}.")
     if not current.agents:
@@ -294,7 +296,9 @@ def ask(name: str, number: int, runs: object, *, actor: Actor) -> PromptTrialVie
     current.text(number)
     version = {"prompt": name, "number": number, "wanted": runs}
     with transaction.atomic():
-        trial = jobs.enqueue(pool.djangos(), TRIALS, **version, by=actor.person, token=actor.token)
+        trial = jobs.enqueue(
+            pool.use_django_connection(), TRIALS, **version, by=actor.person, token=actor.token
+        )
         if trial is None:
             raise PromptRefused(f"Another trial of the prompt {name} has not ended.")
         log_change(
@@ -306,14 +310,14 @@ def ask(name: str, number: int, runs: object, *, actor: Actor) -> PromptTrialVie
 
 def find(trial: UUID) -> PromptTrialView:
     """Return a trial. Raise UnknownPrompt."""
-    with pool.in_transaction() as connection:
+    with pool.join_transaction() as connection:
         row = TRIALS.find(connection, trial)
     if row is None:
         raise UnknownPrompt
     return PromptTrialView(stored=row, runs=row.runs)
 
 
-def listed(name: str, number: int) -> list[TrialRow]:
+def list_trials(name: str, number: int) -> list[TrialRow]:
     """Return the trials of a version without their replies, the newest first."""
-    with pool.in_transaction() as connection:
-        return TRIALS.newest(connection, prompt=name, number=number)
+    with pool.join_transaction() as connection:
+        return TRIALS.list_newest(connection, prompt=name, number=number)

@@ -20,7 +20,7 @@ from approvals.rights.access import SecondAdmin, may_administer
 from approvals.signed.audit import log_change
 from approvals.signed.rows import SignedLog
 from runtime.core.values.ids import is_prompt_name
-from runtime.core.values.json_values import is_text, sha256_of
+from runtime.core.values.json_values import hash_value, is_text
 from runtime.core.values.limits import MAX_INSTRUCTIONS, MAX_REASON
 from runtime.core.values.texts import find_placeholders
 from runtime.errors import InvalidInput
@@ -49,7 +49,7 @@ class StoredPromptVersion:
     @property
     def digest(self) -> str:
         """The digest of the text."""
-        return sha256_of(self.text)
+        return hash_value(self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,23 +154,25 @@ LOG = SignedLog(
 class StoredPrompts:
     """Implements the port Prompts with the signed acts."""
 
-    def in_production(self, name: str, at: datetime) -> PromptVersion | None:
+    def find_in_production(self, name: str, at: datetime) -> PromptVersion | None:
         """Return the version that was in production at this time, None for the text in the code. Raise PromptBroken."""
         LOG.wait_for_appends()  # an act has its time before other connections see it
-        history = build_history(_recent(name), name, at)
+        history = build_history(_read_recent_acts(name), name, at)
         return _to_port_version(history, history.in_production)
 
     def version(self, name: str, number: int) -> PromptVersion | None:
         """Return a version by its number, None for the text in the code. Raise PromptBroken or UnknownPrompt."""
-        return _to_port_version(build_history(_recent(name), name, clock.now()), number)
+        return _to_port_version(
+            build_history(_read_recent_acts(name), name, clock.read_time()), number
+        )
 
 
-def problem_of(name: str, number: int, digest: str) -> str | None:
+def find_text_fault(name: str, number: int, digest: str) -> str | None:
     """Say why a version is not the signed text with this digest; None if it is. The text in the code is not stored."""
     if number == CODE:
         return None
     try:
-        history = build_history(LOG.rows(name=name), name, clock.now())
+        history = build_history(LOG.rows(name=name), name, clock.read_time())
     except PromptBroken as exc:
         return str(exc)
     if number not in history.versions:
@@ -187,8 +189,8 @@ def _to_port_version(history: PromptHistory, number: int) -> PromptVersion | Non
     return PromptVersion(name=history.name, number=number, text=version.text, digest=version.digest)
 
 
-def _recent(name: str) -> tuple[PromptAct, ...]:
-    return LOG.recent_rows(name=name)[0]
+def _read_recent_acts(name: str) -> tuple[PromptAct, ...]:
+    return LOG.read_recent_rows(name=name)[0]
 
 
 def check(name: object, text: object) -> str:
@@ -198,7 +200,7 @@ def check(name: object, text: object) -> str:
     clean = "\n".join(line.rstrip() for line in text.splitlines()).strip()
     if not 0 < len(clean) <= MAX_INSTRUCTIONS:
         raise InvalidInput("text", f"must have 1 to {MAX_INSTRUCTIONS} characters")
-    users = wiring.catalogue().prompts().get(name, ()) if is_prompt_name(name) else ()  # type: ignore[call-overload]
+    users = wiring.resolve_catalogue().prompts().get(name, ()) if is_prompt_name(name) else ()  # type: ignore[call-overload]
     if not users:
         raise InvalidInput("name", f"names a prompt that no agent uses: {str(name)[:100]}")
     try:
@@ -227,7 +229,7 @@ def save(name: str, text: object, *, note: object = "", actor: Actor | None) -> 
     clean = check(name, text)
     if not isinstance(note, str) or not is_text(note) or len(note) > MAX_REASON:
         raise InvalidInput("note", f"must be a text of at most {MAX_REASON} characters")
-    with _changing(name, actor) as history:
+    with _lock_prompt(name, actor) as history:
         number = len(history.versions)
         if number and history.versions[number].text == clean:
             return number
@@ -237,13 +239,13 @@ def save(name: str, text: object, *, note: object = "", actor: Actor | None) -> 
     return number + 1
 
 
-def label(name: str, label: object, number: int, *, actor: Actor | None) -> None:
+def label_version(name: str, label: object, number: int, *, actor: Actor | None) -> None:
     """Let a label other than `production` point to a version. Raise InvalidInput, PromptRefused or UnknownPrompt."""
     if not isinstance(label, str) or not _LABEL.fullmatch(label):
         raise InvalidInput("label", "must be 1 to 40 small letters, digits, - or _")
     if label == PRODUCTION:
         raise InvalidInput("label", "production is set by a proposal that another admin confirms")
-    with _changing(name, actor) as history:
+    with _lock_prompt(name, actor) as history:
         if number not in history.versions:
             raise UnknownPrompt
         _append(history, actor, Act.LABELLED, number, label=label)
@@ -254,16 +256,16 @@ def propose(name: str, number: int, *, actor: Actor | None) -> None:
 
     Raise PromptRefused if it waits or is in production already, or lacks a variable today, and UnknownPrompt.
     """
-    with _changing(name, actor) as history:
+    with _lock_prompt(name, actor) as history:
         if number != CODE and number not in history.versions:
             raise UnknownPrompt
         _check_again(history, number)
         if number in history.proposals:
             raise PromptRefused(f"Version {number} waits for a confirmation already.")
         if number == history.in_production:
-            raise PromptRefused(f"{title(number)} is in production already.")
+            raise PromptRefused(f"{name_version(number)} is in production already.")
         row = _append(history, actor, Act.PROPOSED, number)
-        if alone_from := SecondAdmin(author=row.by).alone_from(row.at):
+        if alone_from := SecondAdmin(author=row.by).compute_lone_start(row.at):
             _append(history, actor, Act.SCHEDULED, number, effective_at=alone_from)
 
 
@@ -272,11 +274,11 @@ def confirm(name: str, number: int, *, actor: Actor | None) -> None:
 
     Raise PromptRefused if it does not wait, or the actor is not independent of the admin who proposed it.
     """
-    with _changing(name, actor) as history:
-        waiting = _waiting(history, number)
+    with _lock_prompt(name, actor) as history:
+        waiting = _require_waiting(history, number)
         if actor is not None and not SecondAdmin(author=waiting.by).may_be(actor.person):
             raise PromptRefused(
-                f"Another admin must confirm {title(number)}: one who did not propose it, did not get their own"
+                f"Another admin must confirm {name_version(number)}: one who did not propose it, did not get their own"
                 " right from the one who did, and did not give it to them."
             )
         _check_again(history, number)
@@ -285,8 +287,8 @@ def confirm(name: str, number: int, *, actor: Actor | None) -> None:
 
 def withdraw(name: str, number: int, *, actor: Actor | None) -> None:
     """Withdraw a proposal before the version is in production. Any admin may. Raise PromptRefused."""
-    with _changing(name, actor) as history:
-        _waiting(history, number)
+    with _lock_prompt(name, actor) as history:
+        _require_waiting(history, number)
         _append(history, actor, Act.WITHDRAWN, number)
 
 
@@ -306,14 +308,14 @@ def _check_again(history: PromptHistory, number: int) -> None:
         raise PromptRefused(f"Version {number} {exc.detail}.") from exc
 
 
-def _waiting(history: PromptHistory, number: int) -> ProposedVersion:
+def _require_waiting(history: PromptHistory, number: int) -> ProposedVersion:
     waiting = history.proposals.get(number)
     if waiting is None:
-        raise PromptRefused(f"{title(number)} does not wait for a confirmation.")
+        raise PromptRefused(f"{name_version(number)} does not wait for a confirmation.")
     return waiting
 
 
-def title(number: int) -> str:
+def name_version(number: int) -> str:
     """Name a version at the beginning of a sentence."""
     return f"Version {number}" if number != CODE else "The text in the code"
 
@@ -327,7 +329,7 @@ def _append(
 
 
 @contextmanager
-def _changing(name: str, actor: Actor | None) -> Iterator[PromptHistory]:
+def _lock_prompt(name: str, actor: Actor | None) -> Iterator[PromptHistory]:
     """Run the block in a transaction that holds the lock for changes, with the prompt's history.
 
     Raise PromptRefused, or UnknownPrompt for a name that no prompt has.
@@ -336,8 +338,8 @@ def _changing(name: str, actor: Actor | None) -> Iterator[PromptHistory]:
         require_right(actor)
     if not is_prompt_name(name):
         raise UnknownPrompt
-    with LOG.locked():
+    with LOG.hold_lock():
         try:
-            yield build_history(LOG.rows(name=name), name, clock.now())
+            yield build_history(LOG.rows(name=name), name, clock.read_time())
         except PromptBroken as exc:
             raise PromptRefused(f"The stored prompt does not verify: {exc}.") from exc

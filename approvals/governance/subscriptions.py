@@ -106,33 +106,33 @@ def subscribe(terms: SubscriptionTerms, *, actor: Actor) -> SubscriptionView:
         raise InvalidInput("risk", "must be empty or one of " + ", ".join(RISKS))
     if Subscription.objects.count() >= MAX_SUBSCRIPTIONS:
         raise InvalidInput("name", f"cannot be added: there are {MAX_SUBSCRIPTIONS} subscriptions")
-    subscription, secret = uuid4(), _new_secret()
+    subscription, secret = uuid4(), _make_secret()
     with transaction.atomic():
         row = Subscription.objects.create(
             id=subscription,
             **dataclasses.asdict(terms),
-            secret=sealing.seal(secret, _location(subscription)),
+            secret=sealing.seal(secret, _encode_location(subscription)),
             created_by=actor.person,
-            created_at=clock.now(),
+            created_at=clock.read_time(),
         )
         log_change(actor.person, f"subscribed {subscription} to events")
-    return _view(row, secret)
+    return _build_view(row, secret)
 
 
 def find_all(*, actor: Actor) -> list[SubscriptionView]:
     """List all subscriptions by name. Raise Forbidden."""
     AccessService().require(actor, Scope.ADMIN)
-    return [_view(row) for row in Subscription.objects.order_by("name", "id")]
+    return [_build_view(row) for row in Subscription.objects.order_by("name", "id")]
 
 
 def find(subscription: UUID, *, actor: Actor) -> SubscriptionView:
     """Return a subscription. Raise Forbidden, UnknownSubscription."""
-    return _view(_row(subscription, actor))
+    return _build_view(_read_row(subscription, actor))
 
 
-def sent_messages(subscription: UUID, *, actor: Actor) -> list[SentMessage]:
+def list_sent_messages(subscription: UUID, *, actor: Actor) -> list[SentMessage]:
     """List the newest messages to a subscription. Raise Forbidden, UnknownSubscription."""
-    rows = OutboxMessage.objects.filter(destination=str(_row(subscription, actor).pk))
+    rows = OutboxMessage.objects.filter(destination=str(_read_row(subscription, actor).pk))
     return list(rows.order_by("-number")[:MAX_LISTED])
 
 
@@ -140,19 +140,19 @@ def change(subscription: UUID, act: Act, *, actor: Actor) -> SubscriptionView:
     """Do an act. The answer to ROTATE has the new secret. Raise Forbidden, UnknownSubscription."""
     secret = ""
     with transaction.atomic():
-        row = _row(subscription, actor, locks=True)
+        row = _read_row(subscription, actor, locks=True)
         match act:
             case Act.PAUSE:
-                row.paused_at = row.paused_at or clock.now()
+                row.paused_at = row.paused_at or clock.read_time()
             case Act.RESUME:
                 row.paused_at = None
             case Act.ROTATE:
-                secret = _new_secret()
-                row.former_secret, row.former_until = row.secret, clock.now() + OVERLAP
-                row.secret = sealing.seal(secret, _location(row.pk))
+                secret = _make_secret()
+                row.former_secret, row.former_until = row.secret, clock.read_time() + OVERLAP
+                row.secret = sealing.seal(secret, _encode_location(row.pk))
             case Act.TEST:
                 data = {"subscription": str(row.pk)}
-                body = {"type": TEST, "timestamp": clock.to_wire(clock.now()), "data": data}
+                body = {"type": TEST, "timestamp": clock.to_wire(clock.read_time()), "data": data}
                 message = OutboxMessage(
                     kind=TEST,
                     destination=str(row.pk),
@@ -165,7 +165,7 @@ def change(subscription: UUID, act: Act, *, actor: Actor) -> SubscriptionView:
                 pass
         if act in (Act.PAUSE, Act.DELETE):
             messages.drop(destination=str(row.pk))
-        view = _view(row, secret)
+        view = _build_view(row, secret)
         if act is Act.DELETE:
             row.delete()
         else:
@@ -176,7 +176,7 @@ def change(subscription: UUID, act: Act, *, actor: Actor) -> SubscriptionView:
 
 def retry(subscription: UUID, message: UUID, *, actor: Actor) -> None:
     """Send a message again that was given up, for three more days. Raise Forbidden, UnknownSubscription."""
-    row = _row(subscription, actor)
+    row = _read_row(subscription, actor)
     if not messages.revive(message, destination=str(row.pk)):
         raise UnknownSubscription
     log_change(actor.person, f"sent a message of the subscription {subscription} again")
@@ -191,16 +191,16 @@ class SubscribedEvents(messages.MessageKind):
         if row is None or message.body is None:
             return None
         sealed = [row.secret]
-        if row.former_until is not None and row.former_until > clock.now():
+        if row.former_until is not None and row.former_until > clock.read_time():
             sealed.append(row.former_secret)
-        keys = [str(sealing.unseal(secret, _location(row.pk))) for secret in sealed]
+        keys = [str(sealing.unseal(secret, _encode_location(row.pk))) for secret in sealed]
         return webhook.post(row.url, secrets=keys, message_id=str(message.id), body=message.body)
 
 
 KINDS = dict.fromkeys([*EventType, TEST], SubscribedEvents())
 
 
-def _row(subscription: UUID, actor: Actor, *, locks: bool = False) -> Subscription:
+def _read_row(subscription: UUID, actor: Actor, *, locks: bool = False) -> Subscription:
     AccessService().require(actor, Scope.ADMIN)
     rows = Subscription.objects.filter(pk=subscription)
     row = (rows.select_for_update() if locks else rows).first()
@@ -209,15 +209,15 @@ def _row(subscription: UUID, actor: Actor, *, locks: bool = False) -> Subscripti
     return row
 
 
-def _new_secret() -> str:
+def _make_secret() -> str:
     return PREFIX + base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
 
 
-def _location(subscription: UUID) -> bytes:
+def _encode_location(subscription: UUID) -> bytes:
     return sealing.encode_location("subscription", str(subscription))
 
 
-def _view(row: Subscription, secret: str = "") -> SubscriptionView:
+def _build_view(row: Subscription, secret: str = "") -> SubscriptionView:
     values = {
         field.name: getattr(row, field.name) for field in dataclasses.fields(SubscriptionView)
     }

@@ -26,7 +26,7 @@ from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import Forbidden
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.reads.version_diff import VersionDifference, differences
+from runtime.reads.version_diff import VersionDifference, list_differences
 from runtime.store import pool
 
 MOST = 5_000  # version gates that are read
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 _NAMES = (*VersionDecision.SIGNED_FIELDS, "signature", "key_id")
 _READ = f"""
     SELECT coalesce((SELECT origin FROM runtime_run WHERE id = %(run)s), '[]'::jsonb),
-        {principals.credentials_sql("d.by")}, {", ".join(f"d.{name}" for name in _NAMES)}
+        {principals.build_credentials_sql("d.by")}, {", ".join(f"d.{name}" for name in _NAMES)}
     FROM approvals_versiondecision d
     WHERE d.agent = %(agent)s AND d.before = %(before)s AND d.after = %(after)s
         AND d.withdrawn = {_WITHDRAWALS}
@@ -108,43 +108,47 @@ class WaitingPair:
         return tuple(run for run in self.runs if run.refusal)
 
 
-def waiting(principal: principals.Principal | None) -> tuple[WaitingPair, ...]:
+def list_waiting(principal: principals.Principal | None) -> tuple[WaitingPair, ...]:
     """List the pairs, the one with the most runs first, as this reader may decide them."""
     runs_by_pair: dict[VersionPair, list[WaitingRun]] = {}
-    for pair, approval in _rows():
-        runs_by_pair.setdefault(pair, []).append(_waiting(approval, principal))
-    pairs = [_pair(pair, runs) for pair, runs in runs_by_pair.items()]
+    for pair, approval in _read_pending_pairs():
+        runs_by_pair.setdefault(pair, []).append(_build_waiting_run(approval, principal))
+    pairs = [_build_waiting_pair(pair, runs) for pair, runs in runs_by_pair.items()]
     return tuple(sorted(pairs, key=lambda waiting: (-waiting.count, waiting.pair.agent)))
 
 
 def find(pair: VersionPair, principal: principals.Principal | None) -> WaitingPair | None:
     """Return this pair, None if no run waits for it."""
-    runs = [_waiting(approval, principal) for other, approval in _rows() if other == pair]
-    return _pair(pair, runs) if runs else None
+    runs = [
+        _build_waiting_run(approval, principal)
+        for other, approval in _read_pending_pairs()
+        if other == pair
+    ]
+    return _build_waiting_pair(pair, runs) if runs else None
 
 
-def withdrawals(pair: VersionPair) -> int:
+def count_withdrawals(pair: VersionPair) -> int:
     """Count the withdrawals of decisions on this pair."""
     of = VersionWithdrawal.objects.filter(agent=pair.agent, before=pair.before, after=pair.after)
     return of.count()
 
 
-def decided() -> tuple[VersionDecision, ...]:
+def list_latest_decisions() -> tuple[VersionDecision, ...]:
     """List the latest DECIDED decisions that count for runs which reach their change later, the latest first."""
     decisions: dict[tuple[str, str, str], VersionDecision] = {}
-    for decision in _decisions(_COUNTING):
+    for decision in _read_decisions(_COUNTING):
         decisions.setdefault((decision.agent, decision.before, decision.after), decision)
     return tuple(decisions.values())[:DECIDED]
 
 
-def decision(pair: VersionPair) -> VersionDecision | None:
+def find_decision(pair: VersionPair) -> VersionDecision | None:
     """Return the decision on this pair that counts, None without one."""
-    return next(iter(counting(pair)), None)
+    return next(iter(list_counting_decisions(pair)), None)
 
 
-def counting(pair: VersionPair) -> list[VersionDecision]:
+def list_counting_decisions(pair: VersionPair) -> list[VersionDecision]:
     """List the latest decisions on this pair that no withdrawal followed, the latest first."""
-    return _of_pair(pair, "=")
+    return _list_pair_decisions(pair, "=")
 
 
 def to_undo(pair: VersionPair) -> dict[UUID, VersionDecision]:
@@ -152,34 +156,36 @@ def to_undo(pair: VersionPair) -> dict[UUID, VersionDecision]:
 
     That is one of those that count, or without any one of those that were withdrawn.
     """
-    decisions = counting(pair) or _of_pair(pair, "<")
+    decisions = list_counting_decisions(pair) or _list_pair_decisions(pair, "<")
     decision_by_gate = {}
     for decision in decisions:
         rows = Approval.objects.filter(
             decided_by=decision.by,
             decided_at__gte=decision.at,
-            effective_at__gt=clock.now(),
+            effective_at__gt=clock.read_time(),
             kind=GateKind.VERSION,
             status=Approval.Status.APPROVED,
             reason=decision.reason,
         )
         for approval in rows.order_by("-decided_at", "-id"):
-            if _pair_of(approval) == pair:
+            if _decode_pair(approval) == pair:
                 decision_by_gate[approval.id] = decision
     return decision_by_gate
 
 
-def half_withdrawn() -> tuple[VersionDecision, ...]:
+def list_half_withdrawn() -> tuple[VersionDecision, ...]:
     """List the withdrawn decisions whose withdrawal passed busy runs, as long as another one can reach these."""
-    now = clock.now()
+    now = clock.read_time()
     rows = Approval.objects.filter(
         effective_at__gt=now,
         decided_at__gt=now - timedelta(seconds=MAX_UNDO),
         kind=GateKind.VERSION,
         status=Approval.Status.APPROVED,
     )
-    pairs = dict.fromkeys(map(_pair_of, rows.order_by("-decided_at", "-id")[:MOST]))
-    undoable = [to_undo(pair) for pair in pairs if pair is not None and not counting(pair)]
+    pairs = dict.fromkeys(map(_decode_pair, rows.order_by("-decided_at", "-id")[:MOST]))
+    undoable = [
+        to_undo(pair) for pair in pairs if pair is not None and not list_counting_decisions(pair)
+    ]
     decisions = []
     for gates in filter(None, undoable):
         decision = next(iter(gates.values()))
@@ -188,33 +194,33 @@ def half_withdrawn() -> tuple[VersionDecision, ...]:
     return tuple(decisions)
 
 
-def _of_pair(pair: VersionPair, compared: str) -> list[VersionDecision]:
+def _list_pair_decisions(pair: VersionPair, compared: str) -> list[VersionDecision]:
     parameters = (pair.agent, pair.before, pair.after)
-    return list(_decisions(_OF_PAIR.format(compared), *parameters))
+    return list(_read_decisions(_OF_PAIR.format(compared), *parameters))
 
 
-def _decisions(sql: str, *parameters: object) -> Iterator[VersionDecision]:
+def _read_decisions(sql: str, *parameters: object) -> Iterator[VersionDecision]:
     return filter(signed_rows.is_valid, VersionDecision.objects.raw(sql, parameters))
 
 
 def count() -> int:
     """Count the version gates that wait for a person."""
-    return _pending().count()
+    return _select_pending().count()
 
 
-def _pending() -> QuerySet[Approval]:
+def _select_pending() -> QuerySet[Approval]:
     return Approval.objects.filter(status=Approval.Status.PENDING, kind=GateKind.VERSION)
 
 
-def _rows() -> Iterator[tuple[VersionPair, Approval]]:
+def _read_pending_pairs() -> Iterator[tuple[VersionPair, Approval]]:
     """Read the pending requests; those whose pair cannot be read are decided on their own pages."""
-    for approval in _pending().order_by("created_at", "id")[:MOST]:
-        pair = _pair_of(approval)
+    for approval in _select_pending().order_by("created_at", "id")[:MOST]:
+        pair = _decode_pair(approval)
         if pair is not None:
             yield pair, approval
 
 
-def _pair_of(approval: Approval) -> VersionPair | None:
+def _decode_pair(approval: Approval) -> VersionPair | None:
     try:
         args: dict[str, Any] = json.loads(approval.args)
         pair = VersionPair(agent=args["agent"], before=args["before"], after=args["after"])
@@ -224,8 +230,8 @@ def _pair_of(approval: Approval) -> VersionPair | None:
     return pair if all(isinstance(field, str) for field in fields) else None
 
 
-def _waiting(approval: Approval, principal: principals.Principal | None) -> WaitingRun:
-    denial = approval_rights.denial(principal, approval)
+def _build_waiting_run(approval: Approval, principal: principals.Principal | None) -> WaitingRun:
+    denial = approval_rights.find_denial(principal, approval)
     return WaitingRun(
         approval_id=approval.id,
         run=approval.run_id,
@@ -235,18 +241,18 @@ def _waiting(approval: Approval, principal: principals.Principal | None) -> Wait
     )
 
 
-def _pair(pair: VersionPair, runs: list[WaitingRun]) -> WaitingPair:
-    changes = wiring.catalogue().changes_between(pair.agent, pair.before, pair.after)
+def _build_waiting_pair(pair: VersionPair, runs: list[WaitingRun]) -> WaitingPair:
+    changes = wiring.resolve_catalogue().list_changes(pair.agent, pair.before, pair.after)
     waiting = WaitingPair(
         pair=pair,
         runs=tuple(runs),
-        differences=None if changes is None else differences(changes),
+        differences=None if changes is None else list_differences(changes),
     )
-    last = decision(pair)
+    last = find_decision(pair)
     return waiting if last is None else replace(waiting, decided_by=last.by, decided_at=last.at)
 
 
-def decider(
+def find_decider(
     *, run: UUID, agent: str, before: str, after: str, requester: str, origin: Collection[str]
 ) -> str | None:
     """Return the admin whose decision on this pair counts for this run, None without one.
@@ -255,7 +261,7 @@ def decider(
     names the people whose signals wait there.
     """
     parameters = {"run": run, "agent": agent, "before": before, "after": after}
-    with pool.in_transaction() as connection:
+    with pool.join_transaction() as connection:
         rows = connection.execute(_READ, parameters).fetchall()
     for steered, rights, *values in rows:
         row = VersionDecision(**dict(zip(_NAMES, values, strict=True)))
@@ -263,16 +269,16 @@ def decider(
         if at is None or not signed_rows.is_valid(row):
             log.error("A decision on versions of %s is not the one that was signed", row.agent)
             continue
-        principal = principals.from_rights(
+        principal = principals.restore_principal(
             Actor(person=row.by), rights, signed_rows.to_utc(at), past=True
         )
-        people = merge_people(origin, signed_rows.texts(steered))
-        if refusal(principal, requester=requester, origin=people) is None:
+        people = merge_people(origin, signed_rows.select_texts(steered))
+        if find_refusal(principal, requester=requester, origin=people) is None:
             return row.by
     return None
 
 
-def refusal(
+def find_refusal(
     principal: principals.Principal | None, *, requester: str = "", origin: Collection[str] = ()
 ) -> Forbidden | None:
     """Say why this person may not decide the changes of such a run, by the rules of a version gate; None if they may.
@@ -289,4 +295,4 @@ def refusal(
         excluded=[*origin],
         rule=None,
     )
-    return approval_rights.denial(principal, approval)
+    return approval_rights.find_denial(principal, approval)

@@ -27,12 +27,12 @@ class Command(BaseCommand):
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run the command; known errors end it with one line."""
-        with one_line():
+        with convert_errors():
             return super().execute(*args, **options)
 
 
 @contextmanager
-def one_line() -> Iterator[None]:
+def convert_errors() -> Iterator[None]:
     """Turn refusals into errors of the command."""
     try:
         yield
@@ -63,19 +63,19 @@ def add_password_options(parser: CommandParser) -> None:
     ways.add_argument("--generate", action="store_true", help="make one up and print it, once")
 
 
-def password(options: dict[str, Any]) -> str:
+def read_password(options: dict[str, Any]) -> str:
     """Return the password that the options name. Raises CommandError without one."""
     path: Path | None = options["password_file"]
     if options["generate"]:
         return secrets.token_urlsafe(15)
     if path is not None:
         try:
-            return _first_line(path.expanduser().read_text(encoding="utf-8"))
+            return _take_first_line(path.expanduser().read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise CommandError(f"{path} cannot be read: {reason}") from error
     if options["password_stdin"]:
-        return _first_line(sys.stdin.readline())
+        return _take_first_line(sys.stdin.readline())
     if not sys.stdin.isatty():
         raise CommandError("give --password-file, --password-stdin or --generate")
     first = getpass.getpass("Password: ")
@@ -84,7 +84,7 @@ def password(options: dict[str, Any]) -> str:
     return first
 
 
-def _first_line(text: str) -> str:
+def _take_first_line(text: str) -> str:
     line = text.partition("\n")[0].removesuffix("\r")
     if not line:
         raise CommandError("the password is empty")

@@ -20,7 +20,7 @@ from approvals.notices.transports import TRANSPORTS
 from approvals.outbox import messages
 from approvals.outbox.messages import CHANNEL
 from approvals.people import login
-from approvals.people.preferences import zone_of, zones
+from approvals.people.preferences import find_named_zone, list_zones
 from runtime.core.values.enums import RISKS
 from runtime.errors import InvalidInput
 
@@ -28,19 +28,19 @@ MAX_CHANNELS = 10  # of each person
 _HOURS = {str(hour) for hour in range(24)}
 
 
-def next_message(channel: NoticeChannel, message: UUID, at: datetime) -> OutboxMessage:
+def build_next_message(channel: NoticeChannel, message: UUID, at: datetime) -> OutboxMessage:
     """Return the message that looks after a channel from then on."""
     return OutboxMessage(
         id=message,
         kind=CHANNEL,
         destination=str(channel.pk),
-        lane=lane_of(channel),
+        lane=name_lane(channel),
         subject=f"{CHANNEL} {channel.pk}",
         next_at=at,
     )
 
 
-def lane_of(channel: NoticeChannel) -> str:
+def name_lane(channel: NoticeChannel) -> str:
     """Return the lane of a channel: with a problem another one, so that hanging attempts leave room for the others."""
     lane = TRANSPORTS[channel.kind].lane.format_map(channel.address)
     return f"{lane} again" if channel.problem else lane
@@ -122,10 +122,10 @@ def _save(row: NoticeChannel, choice: ChannelChoice) -> None:
     if row.confirmed_at is None and row.kind != NoticeChannel.Kind.SLACK:
         _count_first(row.person.get_username())
     row.from_risk, row.runs, row.shows = choice.from_risk, choice.runs, choice.shows
-    row.since = clock.now()
+    row.since = clock.read_time()
     row.save()
     messages.drop(destination=str(row.pk))
-    messages.add([next_message(row, uuid4(), row.since)])
+    messages.add([build_next_message(row, uuid4(), row.since)])
 
 
 def _find_own(username: str, channel: UUID) -> NoticeChannel:
@@ -152,24 +152,24 @@ def is_quiet(hours: NoticeTimes, at: datetime) -> bool:
     """Tell whether these are quiet hours, which may go over midnight."""
     if hours.quiet_from is None or hours.quiet_until is None:
         return False
-    local = _local(hours, at).time()
+    local = _convert_to_zone(hours, at).time()
     if hours.quiet_from < hours.quiet_until:
         return hours.quiet_from <= local < hours.quiet_until
     return local >= hours.quiet_from or local < hours.quiet_until
 
 
-def digest_end(hours: NoticeTimes, at: datetime) -> datetime:
+def compute_digest_end(hours: NoticeTimes, at: datetime) -> datetime:
     """Return until when something must have come to be told now: the last hour of the digest, or now."""
     if not hours.digest:
         return at
-    local = _local(hours, at)
+    local = _convert_to_zone(hours, at)
     past = [hour for hour in hours.digest if hour <= local.hour]
     day = local if past else local - timedelta(days=1)
     return day.replace(hour=max(past or hours.digest), minute=0, second=0, microsecond=0)
 
 
-def _local(hours: NoticeTimes, at: datetime) -> datetime:
-    return at.astimezone(zone_of(hours.zone) or UTC)
+def _convert_to_zone(hours: NoticeTimes, at: datetime) -> datetime:
+    return at.astimezone(find_named_zone(hours.zone) or UTC)
 
 
 def save_hours(
@@ -182,7 +182,7 @@ def save_hours(
     digest: str,
 ) -> None:
     """Save the hours of a person; those of the digest have commas. Raise InvalidInput naming a field."""
-    if zone not in zones():
+    if zone not in list_zones():
         raise InvalidInput("zone", "must be a time zone as Europe/Berlin")
     if bool(quiet_from) is not bool(quiet_until) or (quiet_from and quiet_from == quiet_until):
         raise InvalidInput("quiet_until", "must be another time than the first, or both empty")

@@ -26,14 +26,14 @@ from approvals.models import (
     SentNotice,
 )
 from approvals.notices import channels, notice
-from approvals.notices.channels import digest_end, find_hours, is_quiet
+from approvals.notices.channels import compute_digest_end, find_hours, is_quiet
 from approvals.notices.transports import TRANSPORTS
 from approvals.outbox import messages
 from approvals.outbox.messages import CHANNEL, MessageKind
 from approvals.requests import verification
 from approvals.rights import approval_rights, principals
 from runtime.core.values.enums import RISKS, Risk
-from runtime.core.values.texts import plain
+from runtime.core.values.texts import clean_text
 from runtime.keyring import sealing
 from runtime.models import Run
 from runtime.ports import wiring
@@ -66,7 +66,7 @@ MAX_PROBLEM = 300
 DueNotice = tuple[notice.Notice, Sequence[tuple[UUID, str]]]
 
 
-def times_to_tell(approval: Approval) -> list[datetime]:
+def compute_times_to_tell(approval: Approval) -> list[datetime]:
     """Return when the people of a request are told: after its delay, and again before its deadline."""
     delay = timedelta(0) if approval.is_in_doubt else DELAYS[Risk(approval.risk)]
     times = [approval.created_at + delay]
@@ -81,14 +81,14 @@ def find_due(channel: NoticeChannel, at: datetime) -> DueNotice | None:
     if channel.confirmed_at is None:
         return notice.write_first(channel.kind), ()
     hours = find_hours(channel.person.get_username())
-    return _requests(channel, at, hours) or _runs(channel, at, hours)
+    return _find_due_requests(channel, at, hours) or _find_due_runs(channel, at, hours)
 
 
-def waiting_requests(channel: NoticeChannel) -> QuerySet[Approval]:
+def select_waiting_requests(channel: NoticeChannel) -> QuerySet[Approval]:
     """Return the requests that the person of this channel may decide now."""
-    principal = principals.principal_of(Actor(person=channel.person.get_username()))
+    principal = principals.find_principal(Actor(person=channel.person.get_username()))
     return Approval.objects.filter(
-        approval_rights.decidable_requests(principal), status=Approval.Status.PENDING
+        approval_rights.match_decidable_requests(principal), status=Approval.Status.PENDING
     )
 
 
@@ -97,27 +97,29 @@ def may_tell(urgent: bool, last: datetime | None, at: datetime) -> bool:
     return urgent or last is None or at - last >= PAUSE
 
 
-def _requests(channel: NoticeChannel, at: datetime, hours: NoticeTimes) -> DueNotice | None:
+def _find_due_requests(
+    channel: NoticeChannel, at: datetime, hours: NoticeTimes
+) -> DueNotice | None:
     if not channel.from_risk:
         return None
-    waiting = waiting_requests(channel)
+    waiting = select_waiting_requests(channel)
     events = {
         row: [event for event in EVENTS if getattr(row, f"tells_{event}")]
-        for row in _due(waiting, channel, at, hours)
-        if verification.fault(row) is None
+        for row in _select_due(waiting, channel, at, hours)
+        if verification.find_fault(row) is None
         and (not is_quiet(hours, at) or (hours.urgent_at_night and notice.is_urgent(row)))
     }
     urgent = any(notice.is_urgent(row) or FIRST not in events[row] for row in events)
-    if not events or not may_tell(urgent, _last(channel), at):
+    if not events or not may_tell(urgent, _find_last_time(channel), at):
         return None
     # A first notice says all there is to say, so its request is not told again for a reason that it has already.
     notes = {row.pk: NOTES[events[row][-1]] for row in events if FIRST not in events[row]}
-    content = notice.content_of(channel)
+    content = notice.choose_detail(channel)
     written = notice.write_requests(list(events), waiting.count(), content, notes)
     return written, [(row.pk, event) for row in events for event in events[row]]
 
 
-def _due(
+def _select_due(
     waiting: QuerySet[Approval], channel: NoticeChannel, at: datetime, hours: NoticeTimes
 ) -> QuerySet[Approval]:
     """Return the waiting requests of which something is due to be told, the oldest first.
@@ -129,7 +131,7 @@ def _due(
     ripe = IN_DOUBT | ends_soon
     for risk in risks:
         # A digest has the requests that were due when its hour began; the others wait for the next hour.
-        until = at if risk is Risk.HIGH else digest_end(hours, at)
+        until = at if risk is Risk.HIGH else compute_digest_end(hours, at)
         ripe |= Q(risk=risk, created_at__lte=until - DELAYS[risk])
     sent = SentNotice.objects.filter(channel=channel, about=OuterRef("pk"))
     untold = {event: ~Exists(sent.filter(event=event)) for event in EVENTS}
@@ -140,20 +142,20 @@ def _due(
     return rows.annotate(**tells).order_by("created_at", "id")[:MAX_IN_A_NOTICE]
 
 
-def _runs(channel: NoticeChannel, at: datetime, hours: NoticeTimes) -> DueNotice | None:
+def _find_due_runs(channel: NoticeChannel, at: datetime, hours: NoticeTimes) -> DueNotice | None:
     """Return the news of the person's own runs, without those that they may not read any more."""
-    if not channel.runs or is_quiet(hours, at) or not may_tell(False, _last(channel), at):
+    if not channel.runs or is_quiet(hours, at) or not may_tell(False, _find_last_time(channel), at):
         return None
     since = max(channel.since, at - OLDEST)
     actor = Actor(person=channel.person.get_username())
     readable = Run.objects.filter(
-        wiring.access().readable_runs(actor), requester=actor.person, removed_at=None
+        wiring.resolve_access().select_readable_runs(actor), requester=actor.person, removed_at=None
     )
-    ended = _untold(
-        readable.filter(ended_at__gte=since, ended_at__lte=digest_end(hours, at)), channel
+    ended = _select_untold(
+        readable.filter(ended_at__gte=since, ended_at__lte=compute_digest_end(hours, at)), channel
     ).order_by("ended_at", "id")
     news = {run.pk: (run, str(run.status)) for run in ended[:MAX_IN_A_NOTICE]}
-    released = list(_released(channel, since, at))
+    released = list(_list_released(channel, since, at))
     runs = readable.in_bulk([approval.run_id for approval in released])
     for approval in released:
         if approval.run_id in runs:
@@ -161,11 +163,11 @@ def _runs(channel: NoticeChannel, at: datetime, hours: NoticeTimes) -> DueNotice
     about = list(news)[:MAX_IN_A_NOTICE]
     if not about:
         return None
-    written = notice.write_runs([news[pk] for pk in about], notice.content_of(channel))
+    written = notice.write_runs([news[pk] for pk in about], notice.choose_detail(channel))
     return written, [(pk, FIRST) for pk in about]
 
 
-def _released(channel: NoticeChannel, since: datetime, at: datetime) -> Iterator[Approval]:
+def _list_released(channel: NoticeChannel, since: datetime, at: datetime) -> Iterator[Approval]:
     """Yield the released messages of a run that has not ended: requests whose call has a text for its requester."""
     rows = Approval.objects.filter(
         Q(effective_at=None) | Q(effective_at__lte=at),
@@ -175,18 +177,18 @@ def _released(channel: NoticeChannel, since: datetime, at: datetime) -> Iterator
         args__contains=sealing.MARK,
         run__ended_at=None,
     )
-    for approval in _untold(rows, channel).order_by("decided_at", "id")[:MAX_IN_A_NOTICE]:
-        if verification.fault(approval) is None and sealing.held_args(
+    for approval in _select_untold(rows, channel).order_by("decided_at", "id")[:MAX_IN_A_NOTICE]:
+        if verification.find_fault(approval) is None and sealing.list_held_args(
             approval.tool, json.loads(approval.args)
         ):
             yield approval
 
 
-def _untold(rows: QuerySet[Row], channel: NoticeChannel) -> QuerySet[Row]:
+def _select_untold(rows: QuerySet[Row], channel: NoticeChannel) -> QuerySet[Row]:
     return rows.exclude(Exists(SentNotice.objects.filter(channel=channel, about=OuterRef("pk"))))
 
 
-def _last(channel: NoticeChannel) -> datetime | None:
+def _find_last_time(channel: NoticeChannel) -> datetime | None:
     """Return when a notice last went out on this channel."""
     rows = SentNotice.objects.filter(channel=channel).order_by("-at").values_list("at", flat=True)
     return rows.first()
@@ -201,7 +203,7 @@ class RequestNotices(MessageKind):
         approval = Approval.objects.filter(pk=message.destination, status=pending).first()
         if approval is None:
             return None
-        at, times = clock.now(), times_to_tell(approval)
+        at, times = clock.read_time(), compute_times_to_tell(approval)
         upcoming = [time for time in times if time > at]
         if len(upcoming) < len(times):
             messages.wake(kind=CHANNEL)
@@ -213,17 +215,17 @@ class ChannelNotices(MessageKind):
 
     def compose(self, message: OutboxMessage) -> messages.Content | datetime | None:
         """Return the next notice, with the message that follows it; when to look again; None without the channel."""
-        channel = _channel(message)
+        channel = _find_channel(message)
         if channel is None:
             return None
-        at = clock.now()
+        at = clock.read_time()
         due = find_due(channel, at) if channel.person.is_active else None
         if due is None:
             return at + IDLE
         written, news = due
         # A sender that dies before the body is stored leaves nothing of this: the outbox composes in a transaction.
         follower = uuid5(message.id, "next")  # composed again, it is the same
-        messages.add([channels.next_message(channel, follower, at)])
+        messages.add([channels.build_next_message(channel, follower, at)])
         SentNotice.objects.filter(channel=channel, at__lt=at - KEPT).delete()
         SentNotice.objects.bulk_create(
             [
@@ -237,11 +239,11 @@ class ChannelNotices(MessageKind):
 
     def send(self, message: OutboxMessage) -> messages.AttemptResult | None:
         """Send the notice. None if the person is not to be told any more: it was decided, or they may not."""
-        channel = _channel(message)
+        channel = _find_channel(message)
         if channel is None or message.body is None or not channel.person.is_active:
             return None
         written = notice.Notice.model_validate_json(message.body)
-        waiting = waiting_requests(channel).filter(pk__in=written.requests)
+        waiting = select_waiting_requests(channel).filter(pk__in=written.requests)
         if written.requests and not waiting.exists():
             return None
         answer = TRANSPORTS[channel.kind].send(channel, written, message.id)
@@ -249,11 +251,11 @@ class ChannelNotices(MessageKind):
             channel.delete()
             return None
         if answer.is_taken:
-            channel.confirmed_at, channel.problem = clock.now(), ""
+            channel.confirmed_at, channel.problem = clock.read_time(), ""
         else:
-            channel.problem = plain(answer.text)[:MAX_PROBLEM]
+            channel.problem = clean_text(answer.text)[:MAX_PROBLEM]
         channel.save(update_fields=["confirmed_at", "problem"])
-        lane = channels.lane_of(channel)
+        lane = channels.name_lane(channel)
         rows = OutboxMessage.objects.filter(destination=str(channel.pk), ended_at=None)
         rows.exclude(lane=lane).update(lane=lane)
         return answer
@@ -262,6 +264,6 @@ class ChannelNotices(MessageKind):
 KINDS: dict[str, MessageKind] = {NOTICE: RequestNotices(), CHANNEL: ChannelNotices()}
 
 
-def _channel(message: OutboxMessage) -> NoticeChannel | None:
+def _find_channel(message: OutboxMessage) -> NoticeChannel | None:
     rows = NoticeChannel.objects.filter(pk=UUID(message.destination)).select_related("person")
     return rows.first()

@@ -17,7 +17,7 @@ from approvals.models import Approval, NoticeChannel
 from approvals.requests import snapshot, verification
 from runtime.core.values import json_schema
 from runtime.core.values.enums import Risk
-from runtime.core.values.texts import plain, write_on_one_line
+from runtime.core.values.texts import clean_text, write_on_one_line
 from runtime.keyring import sealing
 from runtime.models import Run
 
@@ -57,7 +57,7 @@ def is_urgent(approval: Approval) -> bool:
     return approval.is_in_doubt or approval.risk == Risk.HIGH
 
 
-def content_of(channel: NoticeChannel) -> NoticeChannel.Detail:
+def choose_detail(channel: NoticeChannel) -> NoticeChannel.Detail:
     """Return how much notices on this channel show."""
     limit = settings.SIGNOFF_NOTICES.get(channel.kind, NoticeChannel.Detail.TITLE)
     return min(NoticeChannel.Detail(channel.shows), NoticeChannel.Detail(limit), key=_LEVELS.index)
@@ -91,7 +91,7 @@ def write_requests(
     return Notice(
         title=prefix + title + suffix,
         entries=tuple(
-            _entry(approval, content, notes.get(approval.pk, ""))
+            _write_entry(approval, content, notes.get(approval.pk, ""))
             for approval in ordered[:MAX_LISTED]
         ),
         foot=foot,
@@ -110,7 +110,7 @@ def write_runs(news: list[tuple[Run, str]], content: NoticeChannel.Detail) -> No
     entries = []
     for run, event in news[:MAX_LISTED]:
         key = run.business_key
-        name = _plain(f"{run.agent} · {key}" if key else run.agent)
+        name = _write_plain(f"{run.agent} · {key}" if key else run.agent)
         if content == NoticeChannel.Detail.NOTHING:
             name = "A run"
         entries.append(NoticeEntry(lines=(f"{name}: {event}",), link=link(f"/runs/{run.pk}/")))
@@ -121,9 +121,9 @@ def write_runs(news: list[tuple[Run, str]], content: NoticeChannel.Detail) -> No
     )
 
 
-def visible_arguments(tool: str, args: object, schema: dict[str, Any]) -> dict[str, Any]:
+def select_visible_arguments(tool: str, args: object, schema: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call without the values that are sealed, held, or secret by its schema."""
-    readable = sealing.redacted_args(tool, args)
+    readable = sealing.redact_args(tool, args)
     if not isinstance(readable, dict):
         return {"arguments": readable}
     secret = json_schema.write_only(schema) & readable.keys()
@@ -139,26 +139,30 @@ def _count_unlisted(number: int) -> tuple[str, ...]:
     return (f"… and {number - MAX_LISTED} more", "") if number > MAX_LISTED else ()
 
 
-def _entry(approval: Approval, content: NoticeChannel.Detail, note: str) -> NoticeEntry:
+def _write_entry(approval: Approval, content: NoticeChannel.Detail, note: str) -> NoticeEntry:
     label = "In doubt" if approval.is_in_doubt else f"{approval.risk.capitalize()} risk"
     if approval.is_question:  # which is an agent's own text
         text = "An agent asks you a question"
     elif content == NoticeChannel.Detail.NOTHING:
         text = label
     else:
-        text = f"{label}: {_plain(approval.sentence)}"
+        text = f"{label}: {_write_plain(approval.sentence)}"
     lines = [f"{note}: {text}" if note else text]
     if content == NoticeChannel.Detail.ARGUMENTS and not approval.is_question:
-        schema = json.loads(snapshot.text_of(approval.schema))
-        args = visible_arguments(approval.tool, verification.arguments(approval), schema)
+        schema = json.loads(snapshot.read_schema_text(approval.schema))
+        args = select_visible_arguments(
+            approval.tool, verification.decode_arguments(approval), schema
+        )
         for name, value in list(args.items())[:MAX_ARGUMENTS]:
             text = value if isinstance(value, str) else json.dumps(value)
-            lines.append(_plain(f"{name}: {text}", MAX_ARGUMENT))
+            lines.append(_write_plain(f"{name}: {text}", MAX_ARGUMENT))
     if approval.expires_at:
         lines.append(f"Expires {approval.expires_at:%Y-%m-%d %H:%M} UTC")
     return NoticeEntry(lines=tuple(lines), link=link(f"/a/{approval.pk}/"))
 
 
-def _plain(text: str, maximum: int = MAX_SENTENCE) -> str:
+def _write_plain(text: str, maximum: int = MAX_SENTENCE) -> str:
     """Return a text of others on one line, in which no program finds a link: agents choose values in sentences."""
-    return _LINK.sub(lambda match: " ".join(match[0]), write_on_one_line(plain(text))[:maximum])
+    return _LINK.sub(
+        lambda match: " ".join(match[0]), write_on_one_line(clean_text(text))[:maximum]
+    )

@@ -25,7 +25,7 @@ from django.conf import settings
 from approvals import clock
 from approvals.errors import NotFound
 from approvals.models import NoticeChannel, OutboxMessage
-from approvals.notices.notice import Notice, content_of, link, visible_arguments
+from approvals.notices.notice import Notice, choose_detail, link, select_visible_arguments
 from approvals.outbox import messages, webhook
 from approvals.outbox.messages import AttemptResult, MessageKind
 from approvals.people import sign_in
@@ -34,7 +34,7 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.rules.policy import UNDOABLE
 from runtime.control.edit import is_previewed
 from runtime.core.values.limits import MAX_REASON
-from runtime.core.values.texts import plain, write_on_one_line
+from runtime.core.values.texts import clean_text, write_on_one_line
 from runtime.ports.access import Actor
 
 Card = dict[str, Any]
@@ -54,9 +54,9 @@ def build_card(approval: ApprovalView | None, content: str | None) -> Card:
     if approval is None:
         return _message("You cannot read this request any more.")
     is_titled = content != NoticeChannel.Detail.NOTHING
-    sentence = _sentence(approval) if is_titled else "A request waits for you"
-    facts, buttons = [_plain(_state(approval))], list[Card]()
-    blocks = [_section(sentence), {"type": "context", "elements": facts}]
+    sentence = _write_sentence(approval) if is_titled else "A request waits for you"
+    facts, buttons = [_build_plain_text(_describe_state(approval))], list[Card]()
+    blocks = [_build_section(sentence), {"type": "context", "elements": facts}]
     if approval.is_pending and approval.denial is None:
         if (at := approval.expires_at) is not None:  # Slack shows it in the reader's time zone
             utc = f"Expires {at:%Y-%m-%d %H:%M} UTC"
@@ -64,19 +64,19 @@ def build_card(approval: ApprovalView | None, content: str | None) -> Card:
             facts.append({"type": "mrkdwn", "text": date})
         has_arguments = approval.is_of_call and content == NoticeChannel.Detail.ARGUMENTS
         if has_arguments:
-            blocks.append(_section(_arguments(approval)))
+            blocks.append(_build_section(_write_arguments(approval)))
         if has_arguments and is_decidable(approval):
             field = {"type": "plain_text_input", "action_id": "reason", "max_length": MAX_REASON}
-            label = {"label": _plain("Reason"), "optional": True}
+            label = {"label": _build_plain_text("Reason"), "optional": True}
             blocks.append({"type": "input", "block_id": "reason", "element": field, **label})
             value = f"{approval.id} {approval.digest}"
             buttons = [
-                _button(name, text, style=style, value=value)
+                _build_button(name, text, style=style, value=value)
                 for name, (text, style) in BUTTONS.items()
             ]
-    buttons.append(_button("open", "Open", url=link(f"/a/{approval.id}/")))
+    buttons.append(_build_button("open", "Open", url=link(f"/a/{approval.id}/")))
     blocks.append({"type": "actions", "elements": buttons})
-    return _message(f"{_state(approval)}: {sentence}", *blocks)
+    return _message(f"{_describe_state(approval)}: {sentence}", *blocks)
 
 
 def is_decidable(approval: ApprovalView) -> bool:
@@ -90,7 +90,7 @@ def is_decidable(approval: ApprovalView) -> bool:
         and approval.risk in UNDOABLE
         and not approval.holds
         and not is_previewed(approval.preview)
-        and max(len(_sentence(approval)), len(_arguments(approval))) <= MAX_TEXT
+        and max(len(_write_sentence(approval)), len(_write_arguments(approval))) <= MAX_TEXT
     )
 
 
@@ -103,12 +103,12 @@ def _message(text: str, *blocks: Card) -> Card:
     return {"text": escape(text), "blocks": blocks, **_QUIET}
 
 
-def _sentence(approval: ApprovalView) -> str:
+def _write_sentence(approval: ApprovalView) -> str:
     """Return the sentence of a request. A question is an agent's own text, which stays on its page."""
-    return "An agent asks a question" if approval.is_question else _visible(approval.sentence)
+    return "An agent asks a question" if approval.is_question else _break_links(approval.sentence)
 
 
-def _state(approval: ApprovalView) -> str:
+def _describe_state(approval: ApprovalView) -> str:
     if not approval.is_pending:
         word = approval.status.capitalize()
         return f"{word} by {approval.decided_by}" if approval.decided_by else word
@@ -117,28 +117,28 @@ def _state(approval: ApprovalView) -> str:
     return f"{label} · for {approval.requester}{votes}"
 
 
-def _arguments(approval: ApprovalView) -> str:
+def _write_arguments(approval: ApprovalView) -> str:
     """Write the visible arguments, one on a line."""
-    args = visible_arguments(approval.tool, approval.args, approval.schema or {})
+    args = select_visible_arguments(approval.tool, approval.args, approval.schema or {})
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in args.items()]
-    return "\n".join(map(_visible, lines)) or "No arguments"
+    return "\n".join(map(_break_links, lines)) or "No arguments"
 
 
-def _visible(text: str) -> str:
+def _break_links(text: str) -> str:
     return _LINK.sub(" ", write_on_one_line(text))
 
 
-def _plain(text: str) -> Card:
+def _build_plain_text(text: str) -> Card:
     text = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… Open it for the rest."
     return {"type": "plain_text", "text": text, "emoji": False}
 
 
-def _section(text: str) -> Card:
-    return {"type": "section", "text": _plain(text)}
+def _build_section(text: str) -> Card:
+    return {"type": "section", "text": _build_plain_text(text)}
 
 
-def _button(name: str, text: str, **fields: str) -> Card:
-    return {"type": "button", "action_id": name, "text": _plain(text), **fields}
+def _build_button(name: str, text: str, **fields: str) -> Card:
+    return {"type": "button", "action_id": name, "text": _build_plain_text(text), **fields}
 
 
 POST, UPDATE = "slack.post", "slack.update"  # also in the trigger
@@ -154,7 +154,7 @@ def send_notice(channel: NoticeChannel, notice: Notice, message_id: UUID) -> Att
         post_request(person, UUID(request), message_id)
     if notice.requests:
         return AttemptResult(is_taken=True, text="ok")
-    if (user := sign_in.slack_user_of(person)) is None:
+    if (user := sign_in.find_slack_user(person)) is None:
         return AttemptResult(text="no Slack user is connected")
     return _send(user, _message(f"{notice.title}\n{notice.text}"), message_id)[0]
 
@@ -182,11 +182,11 @@ class SlackMessages(MessageKind):
         channel = channels.filter(person__username=message.body).first()
         content, approval = None, None
         if channel is not None:
-            content = content_of(channel)
+            content = choose_detail(channel)
             with suppress(NotFound):  # the person may not read it any more
                 approval_id = UUID(message.destination.removeprefix(_TOPIC))
                 actor = Actor(person=str(message.body))
-                approval = approval_views.approval(approval_id, actor=actor)
+                approval = approval_views.read_approval(approval_id, actor=actor)
         return (_post if message.kind == POST else _update)(message, approval, content)
 
 
@@ -197,10 +197,10 @@ def _post(
     message: OutboxMessage, approval: ApprovalView | None, content: str | None
 ) -> AttemptResult | None:
     """Post the request to the person, if they may decide it now and still want to hear here."""
-    user = sign_in.slack_user_of(str(message.body))
+    user = sign_in.find_slack_user(str(message.body))
     if approval is None or user is None:
         return None
-    is_over = approval.expires_at is not None and approval.expires_at <= clock.now()
+    is_over = approval.expires_at is not None and approval.expires_at <= clock.read_time()
     if not approval.is_pending or approval.denial is not None or is_over:
         return None
     result, values = _send(user, build_card(approval, content), message.id)
@@ -255,5 +255,5 @@ def call(
     if not isinstance(values, dict):
         return AttemptResult(text="no answer"), {}
     is_taken = values.get("ok") is True
-    text = "ok" if is_taken else plain(str(values.get("error")))
+    text = "ok" if is_taken else clean_text(str(values.get("error")))
     return AttemptResult(is_taken=is_taken, text=text), values

@@ -205,12 +205,12 @@ def check_push(address: str, channel: UUID) -> dict[str, object]:
         endpoint, keys = subscription["endpoint"], subscription["keys"]
         webhook.check_url(endpoint, "address")
         value = {"endpoint": endpoint, "point": keys["p256dh"], "secret": keys["auth"]}
-        _keys_of(value)
+        _decode_keys(value)
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
         raise InvalidInput("address", "is not a subscription of a browser") from exc
     return {
         "address": urlsplit(endpoint).hostname,
-        "key": files.current_key(purposes.SECRETS)[0],
+        "key": files.read_current_key(purposes.SECRETS)[0],
         "subscription": sealing.seal(value, sealing.encode_location("push", str(channel))),
     }
 
@@ -230,7 +230,9 @@ def send_push(channel: NoticeChannel, notice: Notice, message_id: UUID) -> Attem
     path = urlsplit(link).path
     document = {"title": notice.title, "text": text, "path": path, "tag": message_id.hex}
     pem = importlib.import_module("apprise.utils.pem").ApprisePEMController(path="")
-    content = pem.encrypt_webpush(json.dumps(document, ensure_ascii=False), *_keys_of(subscription))
+    content = pem.encrypt_webpush(
+        json.dumps(document, ensure_ascii=False), *_decode_keys(subscription)
+    )
     headers = {
         "Authorization": signature,
         "Content-Encoding": "aes128gcm",
@@ -245,35 +247,35 @@ def send_push(channel: NoticeChannel, notice: Notice, message_id: UUID) -> Attem
 
 def push_key() -> str:
     """Return the key that browsers subscribe with, as they want it."""
-    return _public_text(_signing_key(files.current_key(purposes.SECRETS)[0]))
+    return _encode_public_key(_derive_signing_key(files.read_current_key(purposes.SECRETS)[0]))
 
 
 def _authorize(endpoint: str, key_id: str) -> str:
     """Sign a token for the push service, which names this installation and no person. Raise KeyMissing."""
-    key, parts = _signing_key(key_id), urlsplit(endpoint)
+    key, parts = _derive_signing_key(key_id), urlsplit(endpoint)
     is_public = settings.PUBLIC_URL.startswith("https:")
     sender = parseaddr(settings.DEFAULT_FROM_EMAIL)[1]
     claims = {
         "aud": f"{parts.scheme}://{parts.netloc}",
-        "exp": int((clock.now() + TOKEN_LASTS).timestamp()),
+        "exp": int((clock.read_time() + TOKEN_LASTS).timestamp()),
         "sub": settings.PUBLIC_URL if is_public else f"mailto:{sender}",
     }
-    return f"vapid t={jwt.encode(claims, key, algorithm='ES256')}, k={_public_text(key)}"
+    return f"vapid t={jwt.encode(claims, key, algorithm='ES256')}, k={_encode_public_key(key)}"
 
 
-def _signing_key(key_id: str) -> ec.EllipticCurvePrivateKey:
+def _derive_signing_key(key_id: str) -> ec.EllipticCurvePrivateKey:
     """Derive a key. 48 bytes make each number of the curve about as likely (FIPS 186-5, A.2.1)."""
-    secret = files.key_of(purposes.SECRETS, key_id)
+    secret = files.read_key(purposes.SECRETS, key_id)
     derived = HKDFExpand(algorithm=SHA256(), length=48, info=_LABEL).derive(secret)
     return ec.derive_private_key(int.from_bytes(derived) % (_ORDER - 1) + 1, CURVE)
 
 
-def _public_text(key: ec.EllipticCurvePrivateKey) -> str:
+def _encode_public_key(key: ec.EllipticCurvePrivateKey) -> str:
     point = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
     return base64.urlsafe_b64encode(point).rstrip(b"=").decode()
 
 
-def _keys_of(subscription: Mapping[str, str]) -> tuple[ec.EllipticCurvePublicKey, bytes]:
+def _decode_keys(subscription: Mapping[str, str]) -> tuple[ec.EllipticCurvePublicKey, bytes]:
     """Return the public key and the secret of a browser. Raise ValueError, TypeError if it has none."""
     point, secret = (
         base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

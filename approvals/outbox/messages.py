@@ -97,7 +97,7 @@ class AttemptResult:
 
 def add_whole(message: OutboxMessage) -> None:
     """Add a message that has its body, and is sent from now on."""
-    message.occurred_at = message.next_at = clock.now()
+    message.occurred_at = message.next_at = clock.read_time()
     message.gives_up_at = message.occurred_at + WINDOW
     add([message])
 
@@ -110,7 +110,7 @@ def add(messages: Iterable[OutboxMessage]) -> None:
 def wake(**fields: str) -> None:
     """Have the messages with these fields composed now, if they have no body yet, in the caller's transaction."""
     # Locked in an order, because two at once would lock each other's rows.
-    waiting = _waiting(body=None, **fields).order_by("number").select_for_update()
+    waiting = _select_waiting(body=None, **fields).order_by("number").select_for_update()
     OutboxMessage.objects.filter(pk__in=list(waiting.values_list("pk", flat=True))).update(
         next_at=Now()
     )
@@ -126,12 +126,12 @@ def build_wake(at: datetime | None) -> StatementPart:
 
 def move(*, destination: str) -> None:
     """Have the messages to a destination sent soon: its address has changed. The time to give up stays."""
-    _waiting(destination=destination, body__isnull=False).update(next_at=Now())
+    _select_waiting(destination=destination, body__isnull=False).update(next_at=Now())
 
 
 def drop(*, destination: str) -> None:
     """Stop sending to a destination. Messages without a body are deleted, and may be added again."""
-    rows = _waiting(destination=destination)
+    rows = _select_waiting(destination=destination)
     rows.filter(body=None).delete()
     rows.update(ended_at=Now(), ending=OutboxMessage.EndState.DROPPED, leased_until=None)
 
@@ -142,7 +142,7 @@ def revive(message: UUID, *, destination: str) -> bool:
         id=message, destination=destination, ending=OutboxMessage.EndState.GIVEN_UP
     )
     fields = {"ended_at": None, "ending": None, "next_at": Now()}
-    return rows.update(gives_up_at=clock.now() + WINDOW, **fields) == 1
+    return rows.update(gives_up_at=clock.read_time() + WINDOW, **fields) == 1
 
 
 def claim() -> OutboxMessage | None:
@@ -157,7 +157,7 @@ def begin(message: OutboxMessage, content: Content | None) -> bool:
     for name, value in fields.items():
         setattr(message, name, value)
     message.attempts += 1
-    return _leased(message).update(attempts=F("attempts") + 1, **fields) == 1
+    return _select_leased(message).update(attempts=F("attempts") + 1, **fields) == 1
 
 
 def finish(message: OutboxMessage, answer: AttemptResult) -> None:
@@ -165,37 +165,37 @@ def finish(message: OutboxMessage, answer: AttemptResult) -> None:
     body = answer.body[:MAX_ANSWER_BODY].decode(errors="replace")
     fields = {"answer": answer.text[:MAX_ANSWER], "answer_body": escape_text(body)}
     if answer.is_taken:
-        end(message, OutboxMessage.EndState.DELIVERED, **fields)
+        end_message(message, OutboxMessage.EndState.DELIVERED, **fields)
         return
-    again = clock.now() + max(pause(message.attempts), timedelta(seconds=answer.after or 0))
+    again = clock.read_time() + max(pause(message.attempts), timedelta(seconds=answer.after or 0))
     if message.gives_up_at is not None and again >= message.gives_up_at:
-        end(message, OutboxMessage.EndState.GIVEN_UP, **fields)
+        end_message(message, OutboxMessage.EndState.GIVEN_UP, **fields)
         return
-    _leased(message).update(leased_until=None, next_at=again, **fields)
+    _select_leased(message).update(leased_until=None, next_at=again, **fields)
 
 
-def end(message: OutboxMessage, ending: OutboxMessage.EndState, **answer: str) -> None:
+def end_message(message: OutboxMessage, ending: OutboxMessage.EndState, **answer: str) -> None:
     """End a message, with the answer to the last attempt unless it is recorded."""
-    _leased(message).update(ended_at=Now(), ending=ending, leased_until=None, **answer)
+    _select_leased(message).update(ended_at=Now(), ending=ending, leased_until=None, **answer)
 
 
 def look_again(message: OutboxMessage, at: datetime) -> None:
     """Return a message without anything to tell yet. If it was woken meanwhile, that time counts."""
     again = Case(When(next_at=message.next_at, then=Value(at)), default=F("next_at"))
-    _leased(message).update(leased_until=None, next_at=again)
+    _select_leased(message).update(leased_until=None, next_at=again)
 
 
 def prune() -> None:
     """Delete messages that ended long ago."""
-    OutboxMessage.objects.filter(ended_at__lt=clock.now() - KEPT).delete()
+    OutboxMessage.objects.filter(ended_at__lt=clock.read_time() - KEPT).delete()
 
 
 def count_unsent() -> tuple[int, float]:
     """Count the messages that wait for a successful attempt. Return the age of their oldest event too, in seconds."""
-    unsent = _waiting().filter(Q(body__isnull=False) | Q(next_at__lte=Now()))
+    unsent = _select_waiting().filter(Q(body__isnull=False) | Q(next_at__lte=Now()))
     totals = unsent.aggregate(number=Count("pk"), oldest=Min(Coalesce("occurred_at", "next_at")))
     oldest = totals["oldest"]
-    return totals["number"], 0.0 if oldest is None else (clock.now() - oldest).total_seconds()
+    return totals["number"], 0.0 if oldest is None else (clock.read_time() - oldest).total_seconds()
 
 
 def pause(attempts: int) -> timedelta:
@@ -204,12 +204,12 @@ def pause(attempts: int) -> timedelta:
     return doubled * random.uniform(0.75, 1.25)  # noqa: S311 - no secret depends on it
 
 
-def _waiting(**fields: Any) -> QuerySet[OutboxMessage]:
+def _select_waiting(**fields: Any) -> QuerySet[OutboxMessage]:
     return OutboxMessage.objects.filter(ended_at=None, **fields)
 
 
-def _leased(message: OutboxMessage) -> QuerySet[OutboxMessage]:
-    return _waiting(pk=message.pk, leased_until=message.leased_until)
+def _select_leased(message: OutboxMessage) -> QuerySet[OutboxMessage]:
+    return _select_waiting(pk=message.pk, leased_until=message.leased_until)
 
 
 class MessageKind:
@@ -271,18 +271,18 @@ class Sender:
                 finish(message, AttemptResult(text="of another release", after=after))
             elif _begin(kind, message):
                 failpoints.hit("begun", "message", 0)
-                if message.gives_up_at is not None and clock.now() >= message.gives_up_at:
-                    end(message, OutboxMessage.EndState.GIVEN_UP)
+                if message.gives_up_at is not None and clock.read_time() >= message.gives_up_at:
+                    end_message(message, OutboxMessage.EndState.GIVEN_UP)
                     return
                 answer = kind.send(message)
                 failpoints.hit("sent", "message", 0)
                 if answer is None:
-                    end(message, OutboxMessage.EndState.DROPPED)
+                    end_message(message, OutboxMessage.EndState.DROPPED)
                 else:
                     finish(message, answer)
         except Exception:  # of any kind: the other messages do not wait for it
             log.exception("Message %s of the outbox is not sent", message.id)
-            look_again(message, clock.now() + AFTER_AN_ERROR)
+            look_again(message, clock.read_time() + AFTER_AN_ERROR)
 
 
 def _begin(kind: MessageKind, message: OutboxMessage) -> bool:
@@ -296,7 +296,7 @@ def _begin(kind: MessageKind, message: OutboxMessage) -> bool:
             transaction.set_rollback(not is_ours)  # with what its composer wrote
             return is_ours
         if composed is None:
-            end(message, OutboxMessage.EndState.DROPPED)
+            end_message(message, OutboxMessage.EndState.DROPPED)
         else:
             look_again(message, composed)
     return False

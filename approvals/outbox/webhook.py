@@ -23,9 +23,9 @@ from approvals.outbox.messages import AttemptResult
 from runtime.errors import InvalidInput
 from runtime.network import (
     AddressRefused,
-    addresses_of,
-    authorities,
     is_public,
+    load_authorities,
+    resolve_addresses,
     retry_after_seconds,
 )
 from runtime.triggers import signatures
@@ -66,7 +66,7 @@ def check_url(url: str, field: str = "url", *, internal: bool = False) -> None:
 
 def post(url: str, *, secrets: Sequence[str], message_id: str, body: str) -> AttemptResult:
     """Post a message of an admin's webhook once, signed now with each of these secrets. Every failure is a result."""
-    at = int(clock.now().timestamp())
+    at = int(clock.read_time().timestamp())
     content = body.encode()
     signed = [signatures.sign(secret, message_id, at, content) for secret in secrets]
     headers = {
@@ -97,7 +97,7 @@ def send_request(
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
         is_allowed = partial(_is_allowed, internal=internal)
-        addresses = addresses_of(host, port, is_allowed, seconds=until - time.monotonic())
+        addresses = resolve_addresses(host, port, is_allowed, seconds=until - time.monotonic())
     except (InvalidUrl, AddressRefused) as exc:
         return AttemptResult(refused=True, text=f"refused: {exc}")
     except (OSError, UnicodeError) as exc:
@@ -109,10 +109,10 @@ def send_request(
         with _connect(addresses, port, until) as plain:
             connection.sock = plain
             if parts.scheme == "https":
-                connection.sock = authorities().wrap_socket(
+                connection.sock = load_authorities().wrap_socket(
                     plain, server_hostname=host, do_handshake_on_connect=False
                 )
-            with connection.sock as sock, _ended_at(until, sock):
+            with connection.sock as sock, _end_socket_at(until, sock):
                 if isinstance(sock, ssl.SSLSocket):
                     sock.do_handshake()
                 connection.request("POST", path, content, headers)
@@ -135,21 +135,21 @@ def _connect(addresses: list[str], port: int, until: float) -> socket.socket:
     """Connect to the first address that answers. Raise OSError."""
     for address in addresses:
         try:
-            return socket.create_connection((address, port), _remaining(until))
+            return socket.create_connection((address, port), _compute_remaining(until))
         except OSError as exc:
             problem = exc
     raise problem
 
 
 @contextmanager
-def _ended_at(until: float, sock: socket.socket) -> Iterator[None]:
+def _end_socket_at(until: float, sock: socket.socket) -> Iterator[None]:
     """Shut the socket down at this time, which ends every wait for it."""
 
     def shut_down() -> None:
         with suppress(OSError):
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
-    alarm = Timer(_remaining(until), shut_down)
+    alarm = Timer(_compute_remaining(until), shut_down)
     alarm.start()
     try:
         yield
@@ -157,7 +157,7 @@ def _ended_at(until: float, sock: socket.socket) -> Iterator[None]:
         alarm.cancel()
 
 
-def _remaining(until: float) -> float:
+def _compute_remaining(until: float) -> float:
     return max(until - time.monotonic(), 0.001)
 
 

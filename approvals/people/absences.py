@@ -53,16 +53,16 @@ def announce(*, deputy: object, starts: datetime, ends: datetime, actor: Actor) 
     """
     with transaction.atomic():
         _lock(actor.person)
-        principal = principals.principal_of(actor)
+        principal = principals.find_principal(actor)
         if principal is None:
             raise Forbidden("not_eligible", "This person may not act.")
         if Scope.APPROVALS_DECIDE not in principal.scopes:
             scope = Scope.APPROVALS_DECIDE
             raise Forbidden("scope", f"This token does not have the scope {scope}.")
-        if not policy.risks_decided_by(principal.groups):
+        if not policy.list_decidable_risks(principal.groups):
             problem = f"{actor.person} decides nothing that a deputy could decide."
             raise Forbidden("not_eligible", problem)
-        now = clock.now()
+        now = clock.read_time()
         if ends <= starts:
             raise InvalidInput("ends", "must not be before the start")
         if ends <= now:
@@ -71,7 +71,7 @@ def announce(*, deputy: object, starts: datetime, ends: datetime, actor: Actor) 
             raise InvalidInput("ends", f"must be at most {MAX_DAYS} days after the start")
         if starts > now + FIRST:
             raise InvalidInput("starts", "must be at most a year ahead")
-        name = _deputy(deputy, actor.person, starts, ends)
+        name = _check_deputy(deputy, actor.person, starts, ends)
         row = _ACTS.append(
             Absence.AbsenceChange.SET,
             by=actor.person,
@@ -82,19 +82,19 @@ def announce(*, deputy: object, starts: datetime, ends: datetime, actor: Actor) 
             at=now,
         )
         audit.log_change(actor.person, f"named {name} their deputy until {ends:%Y-%m-%d %H:%M %Z}")
-    theirs = Approval.objects.filter(approval_rights.for_decider(principal), requester=name)
-    return replace(_away(row, now), starts_runs=theirs.exists())
+    theirs = Approval.objects.filter(approval_rights.match_for_decider(principal), requester=name)
+    return replace(_build_away(row, now), starts_runs=theirs.exists())
 
 
-def end(person: str, *, actor: Actor | None) -> bool:
+def end_absence(person: str, *, actor: Actor | None) -> bool:
     """End an absence at once, and return whether there was one. None is the command line. Raises Forbidden.
 
     The person, their deputy and admins may.
     """
     with transaction.atomic():
         _lock(person)
-        row = _ACTS.newest(username=person)
-        principal = None if actor is None else principals.principal_of(actor)
+        row = _ACTS.read_newest(username=person)
+        principal = None if actor is None else principals.find_principal(actor)
         parties = {person} if row is None else {person, row.deputy}
         if actor is not None and (
             principal is None
@@ -102,7 +102,7 @@ def end(person: str, *, actor: Actor | None) -> bool:
             or Scope.APPROVALS_DECIDE not in principal.scopes
         ):
             raise Forbidden("not_eligible", f"{actor.person} may not end this absence.")
-        now = clock.now()
+        now = clock.read_time()
         if row is None or row.act != Absence.AbsenceChange.SET or row.ends <= now:
             return False
         by = None if actor is None else actor.person
@@ -119,32 +119,34 @@ def end(person: str, *, actor: Actor | None) -> bool:
     return True
 
 
-def all_away() -> tuple[Away, ...]:
+def list_away() -> tuple[Away, ...]:
     """Return every absence that is not over, by person. Rows that do not verify are left out: they count nowhere."""
-    now = clock.now()
+    now = clock.read_time()
     rows = Absence.objects.order_by("username", "-seq").distinct("username")
     return tuple(
-        _away(row, now)
+        _build_away(row, now)
         for row in rows
         if row.act == Absence.AbsenceChange.SET and row.ends > now and signed_rows.is_valid(row)
     )
 
 
-def able(approval_id: UUID) -> tuple[Away, ...]:
+def list_able_absentees(approval_id: UUID) -> tuple[Away, ...]:
     """Return the absences of people who are away now and could decide this request themselves."""
     approval = Approval.objects.get(pk=approval_id)
     return tuple(
         away
-        for away in all_away()
+        for away in list_away()
         if away.has_begun
-        and approval_rights.denial(principals.principal_of(Actor(person=away.person)), approval)
+        and approval_rights.find_denial(
+            principals.find_principal(Actor(person=away.person)), approval
+        )
         is None
     )
 
 
-def concerning(person: str) -> tuple[Away | None, tuple[Away, ...]]:
+def read_absences_of(person: str) -> tuple[Away | None, tuple[Away, ...]]:
     """Return a person's own absence, and those in which they are the deputy."""
-    absences = all_away()
+    absences = list_away()
     own_absence = next((absence for absence in absences if absence.person == person), None)
     return own_absence, tuple(absence for absence in absences if absence.deputy == person)
 
@@ -154,21 +156,21 @@ def _lock(person: str) -> None:
     list(User.objects.select_for_update(no_key=True).filter(username=person))
 
 
-def _deputy(deputy: object, person: str, starts: datetime, ends: datetime) -> str:
+def _check_deputy(deputy: object, person: str, starts: datetime, ends: datetime) -> str:
     deputy = validate_text("deputy", deputy, MAX_PERSON, required="must name a person")
     if deputy == person:
         raise InvalidInput("deputy", "must be another person")
-    principal = principals.principal_of(Actor(person=deputy))
-    if principal is None or not policy.risks_decided_by(principal.groups):
+    principal = principals.find_principal(Actor(person=deputy))
+    if principal is None or not policy.list_decidable_risks(principal.groups):
         raise InvalidInput("deputy", "must be a person who may decide themselves")
-    theirs = _ACTS.newest(username=deputy)
+    theirs = _ACTS.read_newest(username=deputy)
     is_away = theirs is not None and theirs.act == Absence.AbsenceChange.SET
     if theirs is not None and is_away and theirs.starts < ends and starts < theirs.ends:
         raise InvalidInput("deputy", f"must not be away on these days: {deputy} has a deputy")
     return deputy
 
 
-def _away(row: Absence, now: datetime) -> Away:
+def _build_away(row: Absence, now: datetime) -> Away:
     return Away(
         person=row.username,
         deputy=row.deputy,

@@ -16,7 +16,7 @@ from approvals.rights.principals import Scope
 from approvals.rules.policy import DECIDING, Group, is_named
 from approvals.signed import rows as signed_rows
 from runtime.errors import InvalidInput
-from runtime.reads.filters import terms
+from runtime.reads.filters import split_terms
 
 MAX_PEOPLE = 100  # people on one page; a search by name finds the others
 GROUPS: Mapping[Group, str] = {
@@ -107,7 +107,7 @@ class PeoplePage:
     more_matches: int
 
 
-def people_page(
+def read_people_page(
     search: str, *, selected: str | None = None, reader: str | None = None
 ) -> PeoplePage:
     """List people who match `search`, and always the person `selected`, for the admin `reader`.
@@ -115,7 +115,7 @@ def people_page(
     Every word must occur in the username, the full name or the mail address. Raise InvalidInput naming `q`.
     """
     condition = Q()
-    for operator, text in terms(search, FILTERS):
+    for operator, text in split_terms(search, FILTERS):
         condition &= _CONDITIONS[operator](text)
     fitting = User.objects.filter(condition)
     usernames = list(fitting.order_by("username").values_list("username", flat=True)[:MAX_PEOPLE])
@@ -124,7 +124,7 @@ def people_page(
     return PeoplePage(people=tuple(rows), more_matches=more_matches)
 
 
-def _anywhere(text: str) -> Q:
+def _match_anywhere(text: str) -> Q:
     return (
         Q(username__icontains=text)
         | Q(first_name__icontains=text)
@@ -133,16 +133,16 @@ def _anywhere(text: str) -> Q:
     )
 
 
-def _in_state(state: str) -> Q:
+def _match_state(state: str) -> Q:
     if state.lower() not in _STATES:
         raise InvalidInput("q", "must have active, disabled or new after is:")
     return _STATES[state.lower()]
 
 
 _CONDITIONS: Mapping[str, Callable[[str], Q]] = {
-    "": _anywhere,
+    "": _match_anywhere,
     "group": lambda name: Q(pk__in=User.objects.filter(groups__name__iexact=name).values("pk")),
-    "is": _in_state,
+    "is": _match_state,
 }
 FILTERS = tuple(_CONDITIONS)
 
@@ -150,21 +150,21 @@ FILTERS = tuple(_CONDITIONS)
 def group_words() -> dict[str, str]:
     """Describe each group, those that rules can name last."""
     descriptions = {str(group): words for group, words in GROUPS.items()}
-    return descriptions | dict.fromkeys(accounts.named_groups(), NAMED)
+    return descriptions | dict.fromkeys(accounts.list_named_groups(), NAMED)
 
 
-def all_people() -> list[Person]:
+def list_people() -> list[Person]:
     """List all people by name."""
     return _read(User.objects.all())
 
 
-def some_admins() -> list[str]:
+def list_some_admins() -> list[str]:
     """Return the usernames of at most three active admins, for people who need one."""
     rows = User.objects.filter(groups__name=Group.ADMINS, is_active=True)
     return list(rows.order_by("username").values_list("username", flat=True)[:3])
 
 
-def person(username: str) -> Person:
+def read_person(username: str) -> Person:
     """Return the person with this username. Raise UnknownPerson."""
     for person in _read(User.objects.filter(username=username)):
         return person
@@ -177,9 +177,9 @@ def _read(users: QuerySet[User], reader: str | None = None) -> list[Person]:
     decided = Subquery(latest, output_field=DateTimeField())
     people = users.order_by("username").annotate(last_decision=decided)
     rows = list(people.prefetch_related("groups", "tokens"))
-    assignment_rows = assignments.latest(rows)
-    hands = assignments.hands(reader) if reader else frozenset()
-    at = clock.now()
+    assignment_rows = assignments.read_latest(rows)
+    hands = assignments.list_hands(reader) if reader else frozenset()
+    at = clock.read_time()
     persons = []
     for row in rows:
         groups = sorted(group.name for group in row.groups.all())
@@ -198,7 +198,7 @@ def _read(users: QuerySet[User], reader: str | None = None) -> list[Person]:
             last_login=row.last_login,
             tokens=tuple(tokens),
             rights=tuple(
-                _right(name, assignment_rows.get((row.pk, name)), row, hands, at)
+                _build_right(name, assignment_rows.get((row.pk, name)), row, hands, at)
                 for name in (assignments.CREDENTIAL, *groups)
             ),
         )
@@ -206,15 +206,15 @@ def _read(users: QuerySet[User], reader: str | None = None) -> list[Person]:
     return persons
 
 
-def _right(
+def _build_right(
     name: str, row: Assignment | None, person: User, reader_hands: Collection[str], at: datetime
 ) -> Right:
     is_password = name == assignments.CREDENTIAL
     if row is None or not assignments.is_of(row, person):
         return Right(name=name)
     decides = is_password or name in DECIDING or is_named(name)
-    bond, until = assignments.bond(row), assignments.cools_until(row)
-    waits = assignments.waits(row)
+    bond, until = assignments.find_bond(row), assignments.find_cooling_end(row)
+    waits = assignments.may_be_confirmed(row)
     is_chosen = row.act == Assignment.AssignmentChange.CHANGED
     return Right(
         name=name,
@@ -252,7 +252,7 @@ class RightChange:
         return _LABELS.get(self.act, self.act)
 
 
-def right_changes(username: str) -> tuple[RightChange, ...]:
+def list_right_changes(username: str) -> tuple[RightChange, ...]:
     """Return the last changes of the rights that a person has or had, the latest first."""
     rows = Assignment.objects.filter(person__username=username).order_by("-at", "-seq", "what")
     return tuple(

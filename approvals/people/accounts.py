@@ -55,28 +55,28 @@ def create_person(
     Without a password the person cannot log in before they chose one with a link. The username must be new
     regardless of case, because people read it and the requester rule compares it.
     """
-    checked_username(username)
+    check_username(username)
     if password is not None:
         check_password(password, username)
-    names = {"first_name": checked_name(full_name), "email": checked_mail(email)}
-    with changing():
+    names = {"first_name": check_name(full_name), "email": check_mail(email)}
+    with lock_people():
         if User.objects.filter(username__iexact=username).exists():
             raise AlreadyTaken("username", "is taken")
         person = User.objects.create_user(username=username, password=password, **names)
         assignments.grant(person, assignments.CREDENTIAL, actor=actor, behind=behind)
         _join(person, groups, actor)
-        log_change(actor, f"added {username} to {_listed(groups)}")
+        log_change(actor, f"added {username} to {_join_groups(groups)}")
     return person
 
 
 def set_groups(username: str, groups: Collection[str], *, actor: str | None) -> None:
     """Put a person into exactly these groups. Raises LastAdmin if no active admin would be left."""
-    with changing():
+    with lock_people():
         person = read_person(username)
         if Group.ADMINS not in groups:
             require_other_admin(person, "leave admins")
         _join(person, groups, actor)
-        log_change(actor, f"put {username} into {_listed(groups)}")
+        log_change(actor, f"put {username} into {_join_groups(groups)}")
 
 
 def create_group(name: str, *, actor: str | None) -> None:
@@ -87,8 +87,8 @@ def create_group(name: str, *, actor: str | None) -> None:
             "must have 2 to 40 characters, only a to z, 0 to 9 and -, start with a letter,"
             " and not be the name of a built-in group",
         )
-    with changing():
-        names = named_groups()
+    with lock_people():
+        names = list_named_groups()
         if name in names:
             raise InvalidInput("group", "exists already")
         if len(names) >= MAX_GROUPS:
@@ -102,7 +102,7 @@ def disable(username: str, *, actor: str | None) -> None:
 
     Raises LastAdmin for oneself and for the last active admin.
     """
-    with changing():
+    with lock_people():
         person = read_person(username)
         if not person.is_active:
             return
@@ -110,8 +110,8 @@ def disable(username: str, *, actor: str | None) -> None:
             raise LastAdmin(f"{username} cannot disable their own account: another admin can.")
         require_other_admin(person, "be disabled")
         User.objects.filter(pk=person.pk).update(is_active=False)
-        for group in all_groups():
-            assignments.end(person, group, actor=actor)
+        for group in list_groups():
+            assignments.end_right(person, group, actor=actor)
         assignments.end_sign_ins(person, actor=actor)
         end_sessions(person)
         tokens.revoke_all(person)
@@ -127,7 +127,7 @@ def enable(username: str, *, actor: str | None, groups: Collection[str] | None =
     The enabling admin becomes the giver of their groups: otherwise an admin could enable a reviewer and decide as them.
     Raise Forbidden if a directory disabled the person. None is the command line, which may enable all.
     """
-    with changing():
+    with lock_people():
         person = read_person(username)
         if person.is_active:
             return
@@ -136,7 +136,7 @@ def enable(username: str, *, actor: str | None, groups: Collection[str] | None =
         end_sessions(person)  # they, like tokens, may have been created during the disabling
         tokens.revoke_all(person)
         User.objects.filter(pk=person.pk).update(is_active=True)
-        _join(person, _groups_of(person) if groups is None else groups, actor)
+        _join(person, _read_groups(person) if groups is None else groups, actor)
         log_change(actor, f"enabled {username}")
 
 
@@ -146,14 +146,14 @@ def confirm(username: str, right: str, *, seq: int, actor: str | None) -> None:
     Raise NotConfirmable if it has changed since, or if `actor` is not independent. That is the person, the giver, or an
     admin who shares a giver with one of them. None is the command line, which may always confirm.
     """
-    with changing():
+    with lock_people():
         person = read_person(username)
-        row = assignments.latest([person]).get((person.pk, right))
-        if row is None or row.seq != seq or not assignments.waits(row):
+        row = assignments.read_latest([person]).get((person.pk, right))
+        if row is None or row.seq != seq or not assignments.may_be_confirmed(row):
             raise NotConfirmable(
                 "This has changed since you saw it: read it again before you confirm it."
             )
-        if actor is not None and not assignments.is_second(assignments.hands(actor), row):
+        if actor is not None and not assignments.is_second(assignments.list_hands(actor), row):
             raise NotConfirmable(
                 f"A second admin must confirm this: one who did not get their own right from"
                 f" {row.givers[0]}, and did not give {row.givers[0]} theirs."
@@ -180,9 +180,9 @@ def set_password(
     Otherwise the other admin could act as two.
     """
     check_password(password, username)
-    with changing():
+    with lock_people():
         person = read_person(username)
-        before, is_admin = assignments.password_of(person), username in admins()
+        before, is_admin = assignments.find_password_row(person), username in list_admins()
         person.set_password(password)
         person.save(update_fields=["password"])
         if actor != username:
@@ -203,7 +203,7 @@ def remove_password(username: str, *, actor: str | None) -> None:
 
     They can log in once an admin sets a new password, or makes a new link.
     """
-    with changing():
+    with lock_people():
         person = read_person(username)
         person.set_unusable_password()
         person.save(update_fields=["password"])
@@ -227,7 +227,7 @@ def end_sessions(person: User, *, keep: str | None = None) -> int:
 
 
 @contextmanager
-def changing() -> Iterator[None]:
+def lock_people() -> Iterator[None]:
     """Run the block in a transaction that holds the lock for changes of people."""
     with transaction.atomic():
         GroupRow.objects.select_for_update(no_key=True).get_or_create(name=Group.ADMINS)
@@ -243,40 +243,40 @@ def read_person(username: str) -> User:
 
 
 def _end_links(person: User) -> None:
-    PasswordLink.objects.filter(person=person, ended_at=None).update(ended_at=clock.now())
+    PasswordLink.objects.filter(person=person, ended_at=None).update(ended_at=clock.read_time())
 
 
 def _join(person: User, groups: Collection[str], actor: str | None) -> None:
     """Record new groups and ended ones. Groups that the person keeps keep their giver and time."""
-    before = _groups_of(person)
-    rows = assignments.latest([person])
-    names = all_groups()
+    before = _read_groups(person)
+    rows = assignments.read_latest([person])
+    names = list_groups()
     if unknown := sorted(set(groups) - set(names)):
         raise InvalidInput("group", f"{unknown[0]} does not exist")
     for group in names:
         row = rows.get((person.pk, group))
         if group not in groups:
-            assignments.end(person, group, actor=actor)
-        elif group not in before or not assignments.in_force(row):
-            needs_second = group == Group.ADMINS and len(admins()) > 1 and actor is not None
+            assignments.end_right(person, group, actor=actor)
+        elif group not in before or not assignments.is_in_force(row):
+            needs_second = group == Group.ADMINS and len(list_admins()) > 1 and actor is not None
             assignments.grant(person, group, actor=actor, needs_second=needs_second)
     person.groups.set([GroupRow.objects.get_or_create(name=group)[0] for group in groups])
 
 
-def all_groups() -> tuple[str, ...]:
+def list_groups() -> tuple[str, ...]:
     """Name all groups: ours, and those that exist to be named by rules."""
-    return (*Group, *named_groups())
+    return (*Group, *list_named_groups())
 
 
-def _groups_of(person: User) -> set[str]:
-    names = all_groups()
+def _read_groups(person: User) -> set[str]:
+    names = list_groups()
     return {name for name in person.groups.values_list("name", flat=True) if name in names}
 
 
-def admins() -> set[str]:
+def list_admins() -> set[str]:
     """Name the people who have an admin's rights now."""
     users = User.objects.filter(is_active=True, groups__name=Group.ADMINS)
-    standings = map(principals.principal_of, map(principals.actor_of, users))
+    standings = map(principals.find_principal, map(principals.make_actor, users))
     return {
         principal.person
         for principal in standings
@@ -286,11 +286,11 @@ def admins() -> set[str]:
 
 def require_other_admin(person: User, act: str) -> None:
     """Raise LastAdmin if this person is the last active admin, who cannot do this `act`."""
-    if admins() == {person.username}:
+    if list_admins() == {person.username}:
         raise LastAdmin(f"{person.username} is the last active admin and cannot {act}.")
 
 
-def checked_username(username: str) -> str:
+def check_username(username: str) -> str:
     """Return a username. Raise InvalidInput naming `username` if no person may have it."""
     if not 1 <= len(username) <= MAX_USERNAME:
         raise InvalidInput("username", f"must have 1 to {MAX_USERNAME} characters")
@@ -315,19 +315,19 @@ def check_password(password: str, username: str) -> None:
         raise InvalidInput("password", f"is not good enough: {' '.join(exc.messages)}") from exc
 
 
-def _listed(groups: Collection[str]) -> str:
+def _join_groups(groups: Collection[str]) -> str:
     return ", ".join(sorted(groups)) or "no group"
 
 
 def save_profile(username: str, *, full_name: str, email: str, actor: str) -> None:
     """Save a person's name and mail address; each may be empty. Raise InvalidInput naming `full_name` or `email`."""
-    fields = {"first_name": checked_name(full_name), "last_name": "", "email": checked_mail(email)}
+    fields = {"first_name": check_name(full_name), "last_name": "", "email": check_mail(email)}
     if not User.objects.filter(username=username).update(**fields):
         raise UnknownPerson(username)
     log_change(actor, f"changed the name or the mail address of {username}")
 
 
-def checked_name(text: str) -> str:
+def check_name(text: str) -> str:
     """Return a full name without outer blanks. Raise InvalidInput naming `full_name`."""
     name = text.strip()
     if len(name) > MAX_NAME or not name.isprintable():
@@ -335,7 +335,7 @@ def checked_name(text: str) -> str:
     return name
 
 
-def checked_mail(text: str) -> str:
+def check_mail(text: str) -> str:
     """Return a mail address, or an empty text. Raise InvalidInput naming `email`."""
     address = text.strip()
     return check_address(address, "email") if address else ""
@@ -353,7 +353,7 @@ def check_address(address: str, field: str) -> str:
     return address
 
 
-def named_groups() -> list[str]:
+def list_named_groups() -> list[str]:
     """Return the names of these groups in order."""
     names = GroupRow.objects.exclude(name__in=list(Group)).order_by("name")
     return [name for name in names.values_list("name", flat=True) if is_named(name)]

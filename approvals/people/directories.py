@@ -40,7 +40,7 @@ class PeopleDirectory:
         """Name the directory as the giver of accounts and rights. No username has a blank."""
         return f"{assignments.DIRECTORY}{self.name}"
 
-    def membership(self, group: UUID) -> str:
+    def name_membership(self, group: UUID) -> str:
         """Name the assignment that says that a person is in a group of this directory."""
         return f"{self.giver} {group}"
 
@@ -53,7 +53,9 @@ def find(name: str) -> PeopleDirectory | None:
     """Return the directory with this name; None if it never had a token."""
     rows = DirectoryToken.objects.filter(directory=name).order_by("-created_at")
     signed = tuple(row for row in rows if signed_rows.is_valid(row))
-    makers = {hand for row in signed if row.by is not None for hand in assignments.hands(row.by)}
+    makers = {
+        hand for row in signed if row.by is not None for hand in assignments.list_hands(row.by)
+    }
     return PeopleDirectory(name=name, makers=frozenset(makers), tokens=signed) if signed else None
 
 
@@ -82,7 +84,7 @@ def create_token(name: str, *, days: int, actor: str | None) -> tuple[DirectoryT
 
 def revoke_token(public_id: str, *, actor: str | None) -> None:
     """End a token of a directory for good; a second time changes nothing. Raise UnknownToken."""
-    tokens.end(DirectoryToken.objects.all(), public_id, actor=actor)
+    tokens.end_token(DirectoryToken.objects.all(), public_id, actor=actor)
 
 
 def authenticate(plain: str) -> PeopleDirectory | None:
@@ -99,7 +101,7 @@ def check_enabling(person: User) -> None:
         raise Forbidden("directory", f"The {directory.giver} disabled them, and must enable them.")
 
 
-def memberships(directory: PeopleDirectory, *which: Q, **condition: Any) -> list[Assignment]:
+def list_memberships(directory: PeopleDirectory, *which: Q, **condition: Any) -> list[Assignment]:
     """Return the assignments that put people into groups of a directory, in the order in which they came."""
     rows = Assignment.objects.filter(*which, what__startswith=f"{directory.giver} ", **condition)
     newest = rows.order_by("what", "person", "-seq").distinct("what", "person")
@@ -107,7 +109,7 @@ def memberships(directory: PeopleDirectory, *which: Q, **condition: Any) -> list
     return sorted(present, key=lambda row: row.pk)
 
 
-def signed_entries(directory: PeopleDirectory, **condition: Any) -> list[DirectoryEntry]:
+def list_signed_entries(directory: PeopleDirectory, **condition: Any) -> list[DirectoryEntry]:
     """Return these entries of a directory by name, without those that another program wrote."""
     rows = DirectoryEntry.objects.filter(directory=directory.name, **condition).order_by("name")
     return [row for row in rows.select_related("person") if signed_rows.is_valid(row)]

@@ -42,7 +42,7 @@ from runtime.errors import InvalidInput
 from runtime.keyring import sealing
 from runtime.models import Run
 from runtime.ports.access import Actor
-from runtime.reads.filters import terms
+from runtime.reads.filters import split_terms
 
 _KEPT = timedelta(days=7)  # a credential, for a repeated provisioning
 _REQUEST_GRAIN = timedelta(minutes=1)  # a busy instance would otherwise write its row each time
@@ -100,12 +100,12 @@ def provision(fields: InstanceFields, *, actor: Actor) -> tuple[dict[str, Any], 
         _lock_key(f"{owner.pk} {key_hash}")
         instance = Instance.objects.filter(owner=owner, idempotency_key=key_hash).first()
         if instance is None:
-            return _created(owner, fields, key_hash, actor)
+            return _create_instance(owner, fields, key_hash, actor)
     if instance.deleted_at is not None:
         raise InstanceDeleted
     if instance.fingerprint != fields.fingerprint or instance.sealed is None:
         raise IdempotencyConflict
-    credential = sealing.unseal(instance.sealed, _location(instance.pk))
+    credential = sealing.unseal(instance.sealed, _encode_location(instance.pk))
     return {**_document(instance), "credential": {"token": credential}}, False
 
 
@@ -138,7 +138,7 @@ def change(fields: InstanceFields, *, instance: UUID, actor: Actor) -> dict[str,
         if not fields.keeps_webhook:
             put_webhook(row, fields.webhook)
         row.name = row.name if fields.name is None else escape_text(fields.name)
-        answer, at = _document(row), clock.now()
+        answer, at = _document(row), clock.read_time()
         recent = (at - _KEPT).isoformat()
         update = {"fingerprint": fields.fingerprint, "answer": answer, "at": at.isoformat()}
         updates = {**row.updates, key_hash: update}
@@ -160,19 +160,19 @@ def delete(*, instance: UUID, actor: Actor | None, any_owner: bool = False) -> N
         row = _read(instance, None if any_owner else actor, locks=True, deleted=True)
         if row.deleted_at is not None:
             return
-        row.deleted_at, row.sealed = clock.now(), None
+        row.deleted_at, row.sealed = clock.read_time(), None
         row.save(update_fields=["deleted_at", "sealed"])
         put_webhook(row, None)
         log_change(None if actor is None else actor.person, f"ended the instance {row.id}")
 
 
-def list_page(search: str = "") -> InstancePage:
+def list_instances(search: str = "") -> InstancePage:
     """List instances, the newest first. Every word of `search` must occur in the name or the owner, or be the id.
 
     Raise InvalidInput naming `q`.
     """
     condition = Q()
-    for _, word in terms(search, ("",)):
+    for _, word in split_terms(search, ("",)):
         matching = Q(name__icontains=word) | Q(owner__username__icontains=word)
         with suppress(ValueError):
             matching |= Q(pk=UUID(word))
@@ -181,18 +181,18 @@ def list_page(search: str = "") -> InstancePage:
     ordered = matches.order_by(F("deleted_at").desc(nulls_first=True), "-created_at", "id")
     rows = list(ordered.select_related("owner")[:MAX_INSTANCES])
     omitted = matches.count() - len(rows) if len(rows) == MAX_INSTANCES else 0
-    return InstancePage(items=_described(rows), omitted=omitted)
+    return InstancePage(items=_fill_in_states(rows), omitted=omitted)
 
 
 def read_row(instance: UUID) -> Instance:
     """Return one instance. Raise UnknownInstance."""
-    return _described([_read(instance, None, deleted=True)])[0]
+    return _fill_in_states([_read(instance, None, deleted=True)])[0]
 
 
-def provisioner_tokens() -> list[Token]:
+def list_provisioner_tokens() -> list[Token]:
     """Return the newest valid tokens that manage instances, of people who may."""
-    valid = Q(expires_at=None) | Q(expires_at__gt=clock.now())
-    rows = _provisioner_tokens().filter(valid, revoked_at=None)
+    valid = Q(expires_at=None) | Q(expires_at__gt=clock.read_time())
+    rows = _select_provisioner_tokens().filter(valid, revoked_at=None)
     return list(rows.order_by("-created_at")[:MAX_TOKENS])
 
 
@@ -207,7 +207,9 @@ def create_token(*, name: str, days: int | None, actor: Actor) -> tuple[Token, s
         AccessService().require(actor, Scope.ADMIN)
         last = Token.objects.get(pk=actor.token).expires_at
         # Compared as numbers, because a wrong number of days may be beyond all dates.
-        if last is not None and (days is None or days > (last - clock.now()) / timedelta(days=1)):
+        if last is not None and (
+            days is None or days > (last - clock.read_time()) / timedelta(days=1)
+        ):
             raise InvalidInput("days", f"must end before the token that asks, at {last:%Y-%m-%d}")
     owner = User.objects.get(username=actor.person)
     scopes = [Scope.INSTANCES_MANAGE]
@@ -222,10 +224,10 @@ def revoke_token(public_id: str, *, actor: Actor) -> Token:
     require_provisioner(actor)
     if actor.token not in (None, public_id):
         AccessService().require(actor, Scope.ADMIN)
-    return tokens.end(_provisioner_tokens(), public_id, actor=actor.person)
+    return tokens.end_token(_select_provisioner_tokens(), public_id, actor=actor.person)
 
 
-def _provisioner_tokens() -> QuerySet[Token]:
+def _select_provisioner_tokens() -> QuerySet[Token]:
     return Token.objects.select_related("owner").filter(
         scopes__contains=[Scope.INSTANCES_MANAGE],
         owner__is_active=True,
@@ -235,7 +237,7 @@ def _provisioner_tokens() -> QuerySet[Token]:
 
 def record_request(instance: Instance, framework: str) -> None:
     """Record that an instance asked just now, and in which framework as it says."""
-    at, framework = clock.now(), escape_text(framework[:MAX_NAME])
+    at, framework = clock.read_time(), escape_text(framework[:MAX_NAME])
     last = instance.last_request_at
     if last is not None and last > at - _REQUEST_GRAIN and instance.framework == framework:
         return
@@ -263,10 +265,10 @@ def lock(instance: UUID) -> None:
         raise UnknownInstance
 
 
-def _created(
+def _create_instance(
     owner: User, fields: InstanceFields, key_hash: str, actor: Actor
 ) -> tuple[dict[str, Any], bool]:
-    at, secret, instance_id = clock.now(), secrets.token_hex(32), uuid4()
+    at, secret, instance_id = clock.read_time(), secrets.token_hex(32), uuid4()
     if fields.webhook is not None:
         _verify(fields.webhook, instance_id, actor)
     Instance.objects.filter(sealed__isnull=False, created_at__lt=at - _KEPT).update(sealed=None)
@@ -280,7 +282,7 @@ def _created(
         fingerprint=fields.fingerprint,
     )
     credential = f"{Instance.PREFIX}{instance_id.hex}_{secret}"
-    instance.sealed = sealing.seal(credential, _location(instance.pk))
+    instance.sealed = sealing.seal(credential, _encode_location(instance.pk))
     signed_rows.add(instance)
     if fields.webhook is not None:
         put_webhook(instance, fields.webhook)
@@ -323,7 +325,7 @@ def _verify(target: Webhook, instance: UUID, actor: Actor) -> None:
         "type": VERIFICATION,
         "registration_id": target.registration_id,
         "instance_id": str(instance),
-        "created_at": clock.to_wire(clock.now()),
+        "created_at": clock.to_wire(clock.read_time()),
         "challenge": challenge,
     }
     reply = webhook.post(
@@ -346,7 +348,7 @@ def _lock_key(text: str) -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [text])
 
 
-def _location(instance: UUID, *path: str) -> bytes:
+def _encode_location(instance: UUID, *path: str) -> bytes:
     return sealing.encode_location("instance", str(instance), *path)
 
 
@@ -369,12 +371,12 @@ def put_webhook(instance: Instance, target: Webhook | None) -> None:
     fields = {
         "url": target.url,
         "registration_id": target.registration_id,
-        "secret": sealing.seal(target.secret, _location(instance.pk, "webhook")),
+        "secret": sealing.seal(target.secret, _encode_location(instance.pk, "webhook")),
     }
     if rows.update(**fields):
         messages.move(destination=str(instance.pk))
         return
-    at = clock.now()
+    at = clock.read_time()
     InstanceWebhook.objects.create(instance=instance, since=at, **fields)
     # A run that failed may get its decision until its deadline.
     pending = Run.objects.filter(
@@ -386,14 +388,14 @@ def put_webhook(instance: Instance, target: Webhook | None) -> None:
     announce(instance, pending.order_by("created_at").values_list("id", flat=True), at)
 
 
-def webhook_row(destination: str) -> InstanceWebhook | None:
+def find_webhook(destination: str) -> InstanceWebhook | None:
     """Return the webhook to which messages with this destination go, None if the instance has none any more."""
     return InstanceWebhook.objects.filter(instance=UUID(destination)).first()
 
 
-def secret_of_webhook(row: InstanceWebhook) -> str:
+def unseal_webhook_secret(row: InstanceWebhook) -> str:
     """Unseal the secret of a webhook. Raise NotOurs, KeyMissing."""
-    return str(sealing.unseal(row.secret, _location(row.pk, "webhook")))
+    return str(sealing.unseal(row.secret, _encode_location(row.pk, "webhook")))
 
 
 def announce(instance: Instance, requests: Iterable[UUID], at: datetime) -> None:
@@ -416,7 +418,7 @@ def announce(instance: Instance, requests: Iterable[UUID], at: datetime) -> None
     )
 
 
-def _described(rows: list[Instance]) -> tuple[Instance, ...]:
+def _fill_in_states(rows: list[Instance]) -> tuple[Instance, ...]:
     """Fill in the state of each row, and how many of its requests have not ended."""
     runs: Any = Run.objects.filter(agent=external_call.AGENT, ended_at=None)
     tokens_of_rows = [str(row.id) for row in rows]

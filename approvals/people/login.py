@@ -55,7 +55,7 @@ def reauthenticate(request: HttpRequest, username: str, password: str) -> User |
 
 def forget(request: HttpRequest, username: str) -> None:
     """Clear the failures of a name from this address, because its password was right."""
-    _failures(address(request) or "").filter(username=username).delete()
+    _select_failures(address(request) or "").filter(username=username).delete()
 
 
 def count_code(request: HttpRequest, username: str) -> bool:
@@ -65,22 +65,24 @@ def count_code(request: HttpRequest, username: str) -> bool:
 
 def forget_codes(username: str) -> None:
     """Clear the wrong codes of a person, because the last one was right."""
-    _failures(ANYWHERE).filter(username=username).delete()
+    _select_failures(ANYWHERE).filter(username=username).delete()
 
 
-def refused_until(request: HttpRequest) -> datetime | None:
+def find_refusal_end(request: HttpRequest) -> datetime | None:
     """Return when to try again if this request was throttled, else None."""
     until: datetime | None = getattr(request, "login_refused_until", None)
     return until
 
 
-def _locked_until(client: str, username: str, now: datetime) -> datetime | None:
-    recent = _failures(client).filter(at__gt=now - settings.LOGIN_COOLOFF)
+def _find_lock_end(client: str, username: str, now: datetime) -> datetime | None:
+    recent = _select_failures(client).filter(at__gt=now - settings.LOGIN_COOLOFF)
     per_name = MAX_FIRST_NOTICES if client == NOTICES else settings.LOGIN_FAILURES_PER_NAME
     limits = [(recent.filter(username=username), per_name)]
     if client not in (ANYWHERE, NOTICES):
         limits.append((recent, settings.LOGIN_FAILURES_PER_ADDRESS))
-    times = [moment for rows, limit in limits if (moment := _free_at(rows, limit)) is not None]
+    times = [
+        moment for rows, limit in limits if (moment := _find_free_time(rows, limit)) is not None
+    ]
     return max(times, default=None)
 
 
@@ -101,7 +103,7 @@ def address(request: HttpRequest) -> str | None:
     return str(ip.ipv4_mapped or ip_network((int(ip), 64), strict=False).network_address)
 
 
-def _free_at(rows: QuerySet[LoginFailures], limit: int) -> datetime | None:
+def _find_free_time(rows: QuerySet[LoginFailures], limit: int) -> datetime | None:
     """Return when the failures in the window drop below the limit, None if they are below it now."""
     counted = 0
     for row in rows.order_by("-at"):
@@ -133,21 +135,21 @@ def count(client: str, username: str) -> datetime | None:
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"login from {subject}"]
         )
-    now = clock.now()
-    until = _locked_until(client, username, now)
+    now = clock.read_time()
+    until = _find_lock_end(client, username, now)
     if until is not None:
         return until
     # Without those that another login is deleting, or the two could wait for each other.
     old = LoginFailures.objects.select_for_update(skip_locked=True)
     old = old.filter(at__lt=now - settings.LOGIN_COOLOFF)
     LoginFailures.objects.filter(pk__in=old.values("pk")).delete()
-    rows = _failures(client).filter(username=username)
+    rows = _select_failures(client).filter(username=username)
     if not rows.update(failures=F("failures") + 1, at=now):
         LoginFailures.objects.create(address=client, username=username, failures=1, at=now)
     return None
 
 
-def _failures(client: str) -> QuerySet[LoginFailures]:
+def _select_failures(client: str) -> QuerySet[LoginFailures]:
     return LoginFailures.objects.filter(address=client)
 
 

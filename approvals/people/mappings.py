@@ -84,15 +84,15 @@ def propose(source: str, value: str, right: str, *, actor: str | None) -> None:
 
     A right is a group here, or a provider: its subjects are the external ids of the directory.
     """
-    provider, is_directory = _provider(right), source.startswith(assignments.DIRECTORY)
+    provider, is_directory = _find_provider(right), source.startswith(assignments.DIRECTORY)
     shortest, longest = (1, MAX_VALUE) if provider is None else (0, 0)
     if not shortest <= len(value) <= longest or not is_text(value):
         raise InvalidInput("value", f"must have 1 to {MAX_VALUE} characters, for a sign-in none")
-    if right not in accounts.all_groups() and (provider is None or not is_directory):
+    if right not in accounts.list_groups() and (provider is None or not is_directory):
         raise InvalidInput("right", "must be a group, or of a directory a provider of sign-ins")
-    if source not in sources():
+    if source not in list_sources():
         raise InvalidInput("source", "must be a directory, or a provider with a claim of groups")
-    with LOG.locked():
+    with LOG.hold_lock():
         state = LOG.read(source=source)
         if (value, right) in state:
             raise InvalidInput("value", "is mapped already")
@@ -106,7 +106,7 @@ def confirm(source: str, value: str, right: str, *, actor: str | None) -> None:
 
     Raise NotConfirmable if it does not wait, or the actor is not independent of who proposed it.
     """
-    with accounts.changing(), LOG.locked():
+    with accounts.lock_people(), LOG.hold_lock():
         mapping = LOG.read(source=source).get((value, right))
         if mapping is None or mapping.confirmed_at is not None:
             raise NotConfirmable("This mapping does not wait for a confirmation.")
@@ -121,7 +121,7 @@ def confirm(source: str, value: str, right: str, *, actor: str | None) -> None:
 
 def withdraw(source: str, value: str, right: str, *, actor: str | None) -> None:
     """Withdraw a mapping, which ends its rights at once. Any admin may. Raise NotConfirmable."""
-    with accounts.changing(), LOG.locked():
+    with accounts.lock_people(), LOG.hold_lock():
         if (value, right) not in LOG.read(source=source):
             raise NotConfirmable("This mapping has ended already.")
         _append(Act.WITHDRAWN, source, value, right, actor)
@@ -131,11 +131,11 @@ def withdraw(source: str, value: str, right: str, *, actor: str | None) -> None:
 def may_confirm(mapping: Mapping, admin: str) -> bool:
     """Tell whether this admin may confirm the mapping: a second one, or, without such an admin, a day later any."""
     second = SecondAdmin(author=mapping.proposed_by)
-    alone_from = second.alone_from(mapping.proposed_at)
-    return second.may_be(admin) or (alone_from is not None and alone_from <= clock.now())
+    alone_from = second.compute_lone_start(mapping.proposed_at)
+    return second.may_be(admin) or (alone_from is not None and alone_from <= clock.read_time())
 
 
-def sources() -> dict[str, PeopleDirectory | IdentityProvider]:
+def list_sources() -> dict[str, PeopleDirectory | IdentityProvider]:
     """Return the sources of rights by name: directories, then the providers with a claim of groups."""
     origins: list[PeopleDirectory | IdentityProvider] = [*directories.find_all()]
     origins += (provider for provider in settings.SIGNOFF_OIDC.values() if provider.claim)
@@ -165,20 +165,20 @@ def follow(source: str, members: Iterable[Member], makers: Collection[str] = ())
         person = member.person
         rights = dict[str, Mapping]()
         for mapping in confirmed if person.is_active else ():
-            provider = _provider(mapping.right)
+            provider = _find_provider(mapping.right)
             if provider is None and mapping.value in member.groups:
                 rights.setdefault(mapping.right, mapping)
             elif provider is not None and member.subject:
                 subject = f"{assignments.SIGN_IN}{provider.issuer} {member.subject}"
                 rights.setdefault(subject, mapping)
-        rows = {row.what: row for row in assignments.latest([person]).values()}
+        rows = {row.what: row for row in assignments.read_latest([person]).values()}
         for right, row in rows.items():
-            if right not in rights and _gives(source, row):
-                _end(person, right, source)
+            if right not in rights and _is_given_by(source, row):
+                _end_right(person, right, source)
         groups = set(person.groups.values_list("name", flat=True))
         for right, mapping in rights.items():
             is_given = right in groups or right.startswith(assignments.SIGN_IN)
-            is_given = is_given and assignments.in_force(rows.get(right))
+            is_given = is_given and assignments.is_in_force(rows.get(right))
             since = member.groups.get(mapping.value)
             if not is_given and not _is_taken_away(rows.get(right), mapping, since):
                 _give(person, right, mapping, source, makers)
@@ -193,9 +193,9 @@ def follow_entries(directory: PeopleDirectory, entries: Iterable[DirectoryEntry]
     }
     if not members:
         return
-    groups = directories.signed_entries(directory, kind=directories.GROUP)
-    names = {directory.membership(group.pk): group.name for group in groups}
-    for row in directories.memberships(directory, person__in=members, what__in=names):
+    groups = directories.list_signed_entries(directory, kind=directories.GROUP)
+    names = {directory.name_membership(group.pk): group.name for group in groups}
+    for row in directories.list_memberships(directory, person__in=members, what__in=names):
         members[row.person].groups[names[row.what]] = row.given_at
     follow(directory.giver, members.values(), directory.makers)
 
@@ -205,34 +205,36 @@ def _follow_all(source: str, ended: str = "") -> None:
 
     It gives rights at the next sign-in, because only then it says who is in which group.
     """
-    if isinstance(directory := sources().get(source), PeopleDirectory):
-        follow_entries(directory, directories.signed_entries(directory, kind=directories.PERSON))
+    if isinstance(directory := list_sources().get(source), PeopleDirectory):
+        follow_entries(
+            directory, directories.list_signed_entries(directory, kind=directories.PERSON)
+        )
         return
     for person in User.objects.filter(groups__name=ended):
-        row = assignments.latest([person]).get((person.pk, ended))
-        if row is not None and _gives(source, row):
-            _end(person, ended, source)
+        row = assignments.read_latest([person]).get((person.pk, ended))
+        if row is not None and _is_given_by(source, row):
+            _end_right(person, ended, source)
 
 
-def _end(person: User, right: str, source: str) -> None:
+def _end_right(person: User, right: str, source: str) -> None:
     if right == Group.ADMINS:
         accounts.require_other_admin(person, "leave admins")
-    assignments.end(person, right, actor=source)
+    assignments.end_right(person, right, actor=source)
     person.groups.remove(*GroupRow.objects.filter(name=right))
     log_change(source, f"took {right} from {person.username}")
 
 
-def _gives(source: str, row: Assignment) -> bool:
+def _is_given_by(source: str, row: Assignment) -> bool:
     """Tell whether a source gave this right, by a mapping."""
-    is_mapped = row.what in accounts.all_groups() or (
+    is_mapped = row.what in accounts.list_groups() or (
         row.what.startswith(assignments.SIGN_IN) and source.startswith(assignments.DIRECTORY)
     )
-    return is_mapped and assignments.in_force(row) and row.givers[:1] == [source]
+    return is_mapped and assignments.is_in_force(row) and row.givers[:1] == [source]
 
 
 def _is_taken_away(row: Assignment | None, mapping: Mapping, since: datetime | None) -> bool:
     """Tell whether a person took this group away, and neither the mapping nor the membership is newer."""
-    if row is None or row.act != Assignment.AssignmentChange.ENDED or row.by in sources():
+    if row is None or row.act != Assignment.AssignmentChange.ENDED or row.by in list_sources():
         return False
     assert mapping.confirmed_at is not None  # it gives its right
     is_group = not row.what.startswith(assignments.SIGN_IN)
@@ -241,15 +243,15 @@ def _is_taken_away(row: Assignment | None, mapping: Mapping, since: datetime | N
 
 def _give(person: User, right: str, mapping: Mapping, source: str, makers: Collection[str]) -> None:
     proposer = mapping.proposed_by
-    behind = {*makers, *(assignments.hands(proposer) if proposer else ())}
+    behind = {*makers, *(assignments.list_hands(proposer) if proposer else ())}
     terms: dict[str, Any] = {"actor": source, "behind": behind}
     if mapping.is_alone:
-        terms["needs_second"] = right == Group.ADMINS and len(accounts.admins()) > 1
+        terms["needs_second"] = right == Group.ADMINS and len(accounts.list_admins()) > 1
     else:
         terms |= {"confirmed_by": mapping.confirmed_by, "confirmed_at": mapping.confirmed_at}
     if right.startswith(assignments.SIGN_IN):
         # With two people of one subject, neither could sign in.
-        if any(holder != person for holder in assignments.holders(right)):
+        if any(holder != person for holder in assignments.list_holders(right)):
             raise AlreadyTaken("external_id", "belongs to another account")
         # Who can sign in as the person has changed, as it does with a new password.
         assignments.grant(person, assignments.CREDENTIAL, actor=source, behind=makers)
@@ -259,7 +261,7 @@ def _give(person: User, right: str, mapping: Mapping, source: str, makers: Colle
     log_change(source, f"gave {right} to {person.username}")
 
 
-def _provider(right: str) -> IdentityProvider | None:
+def _find_provider(right: str) -> IdentityProvider | None:
     providers: Collection[IdentityProvider] = settings.SIGNOFF_OIDC.values()
     return next((provider for provider in providers if provider.giver == right), None)
 
@@ -283,22 +285,22 @@ class RightsOfSource:
     groups: Iterable[tuple[str, int]] = ()
 
 
-def views(reader: str) -> list[RightsOfSource]:
+def list_rights_of_sources(reader: str) -> list[RightsOfSource]:
     """Return the sources for an admin, directories first."""
-    old, views = clock.now() - ALONE, []
-    for source, origin in sources().items():
+    old, views = clock.read_time() - ALONE, []
+    for source, origin in list_sources().items():
         rows = [
             (row, not row.confirmed_at and (row.proposed_by != reader or row.proposed_at <= old))
             for row in find_all(source)
         ]
         view = RightsOfSource(source=source, mappings=rows)
         if isinstance(origin, PeopleDirectory):
-            groups = directories.signed_entries(origin, kind=directories.GROUP)
-            sizes = Counter(map(origin.group_of, directories.memberships(origin)))
+            groups = directories.list_signed_entries(origin, kind=directories.GROUP)
+            sizes = Counter(map(origin.group_of, directories.list_memberships(origin)))
             view = replace(
                 view,
                 tokens=origin.tokens,
-                people=len(directories.signed_entries(origin, kind=directories.PERSON)),
+                people=len(directories.list_signed_entries(origin, kind=directories.PERSON)),
                 groups=[(group.name, sizes[group.pk]) for group in groups],
             )
         views.append(view)

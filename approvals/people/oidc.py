@@ -167,12 +167,12 @@ def finish(request: HttpRequest, provider: IdentityProvider) -> SignedIn:
     if "code" not in request.GET or "error" in request.GET:
         raise NotSignedIn(f"{provider.label} did not sign you in.")
     try:
-        return _verified(request, provider, state)
+        return _verify_answer(request, provider, state)
     except _FAULTS as fault:
         raise NotSignedIn(f"The answer of {provider.label} is not valid. Start again.") from fault
 
 
-def logout_address(request: HttpRequest, provider: IdentityProvider, token: str) -> str | None:
+def find_logout_address(request: HttpRequest, provider: IdentityProvider, token: str) -> str | None:
     """Return where the provider ends its own session; None if it cannot, or cannot be reached."""
     try:
         address = _Endpoints(request, provider).openid_config.get("end_session_endpoint", "")
@@ -185,7 +185,9 @@ def logout_address(request: HttpRequest, provider: IdentityProvider, token: str)
     return f"{address}{'&' if '?' in address else '?'}{urlencode(query)}"
 
 
-def _verified(request: HttpRequest, provider: IdentityProvider, state: dict[str, Any]) -> SignedIn:
+def _verify_answer(
+    request: HttpRequest, provider: IdentityProvider, state: dict[str, Any]
+) -> SignedIn:
     protocol = _Endpoints(request, provider)
     app = protocol.get_provider().app
     answer = protocol.get_access_token_data(
@@ -195,7 +197,7 @@ def _verified(request: HttpRequest, provider: IdentityProvider, state: dict[str,
         pkce_code_verifier=state["pkce_code_verifier"],
     )
     token = str(answer["id_token"])
-    claims = _claims(protocol, token)
+    claims = _verify_claims(protocol, token)
     if not hmac.compare_digest(str(claims["nonce"]).encode(), state["nonce"].encode()):
         raise OAuth2Error("the token is for another login")
     # The time is there if the provider says it, and the log-in is as strong as asked.
@@ -216,7 +218,7 @@ def _verified(request: HttpRequest, provider: IdentityProvider, state: dict[str,
         subject=claims["sub"],
         address=str(claims.get("email", "")).lower() if verified else "",
         full_name=str(claims.get("name", "")),
-        groups=_groups(provider, claims),
+        groups=_read_groups(provider, claims),
     )
     return SignedIn(
         identity=identity,
@@ -227,7 +229,7 @@ def _verified(request: HttpRequest, provider: IdentityProvider, state: dict[str,
     )
 
 
-def _groups(provider: IdentityProvider, claims: dict[str, Any]) -> tuple[str, ...]:
+def _read_groups(provider: IdentityProvider, claims: dict[str, Any]) -> tuple[str, ...]:
     """Return the groups of the claim: none without it, and one of a text. Raise NotSignedIn if they cannot be read.
 
     Else a person would lose rights without a word. Microsoft Entra refers elsewhere for more than 200 groups.
@@ -240,7 +242,7 @@ def _groups(provider: IdentityProvider, claims: dict[str, Any]) -> tuple[str, ..
     return tuple(name for name in groups if isinstance(name, str))
 
 
-def _claims(protocol: _Endpoints, token: str) -> dict[str, Any]:
+def _verify_claims(protocol: _Endpoints, token: str) -> dict[str, Any]:
     """Return the claims of an ID token that a key of the provider signed, for this installation alone."""
     if jwt.get_unverified_header(token)["alg"] not in ALGORITHMS:
         raise OAuth2Error("the token is not signed with a public key")

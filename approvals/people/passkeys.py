@@ -35,8 +35,8 @@ def begin_adding(username: str) -> Ceremony:
     user = PublicKeyCredentialUserEntity(
         id=str(person.pk).encode(), name=username, display_name=person.first_name or username
     )
-    options, state = _server().register_begin(
-        user, list(_credentials(person).values()), user_verification=_VERIFIED
+    options, state = _build_server().register_begin(
+        user, list(_read_credentials(person).values()), user_verification=_VERIFIED
     )
     return dict(options), state
 
@@ -46,7 +46,7 @@ def add(
 ) -> list[str]:
     """Add a passkey, and return what `second_factors.add` does. Raise InvalidInput naming `name` or `passkey`."""
     try:
-        proof = _server().register_complete(state, json.loads(answer))
+        proof = _build_server().register_complete(state, json.loads(answer))
         credential = bytes(proof.credential_data or b"")
         AttestedCredentialData(credential)
     except _FAULTS as fault:
@@ -58,18 +58,18 @@ def add(
 
 def begin_check(person: User) -> Ceremony:
     """Begin to check one of a person's passkeys."""
-    options, state = _server().authenticate_begin(
-        list(_credentials(person).values()), user_verification=_VERIFIED
+    options, state = _build_server().authenticate_begin(
+        list(_read_credentials(person).values()), user_verification=_VERIFIED
     )
     return dict(options), state
 
 
 def check(person: User, state: dict[str, Any] | None, answer: str) -> str | None:
     """Return the kind of factor if a passkey of this person signed our challenge, else None."""
-    credentials = _credentials(person)
+    credentials = _read_credentials(person)
     try:
         response = AuthenticationResponse.from_dict(json.loads(answer))
-        used = _server().authenticate_complete(state, list(credentials.values()), response)
+        used = _build_server().authenticate_complete(state, list(credentials.values()), response)
     except _FAULTS:
         return None
     row = next(row for row, credential in credentials.items() if credential == used)
@@ -77,16 +77,16 @@ def check(person: User, state: dict[str, Any] | None, answer: str) -> str | None
     return str(Kind.PASSKEY) if second_factors.use(row, counter) else None
 
 
-def _credentials(person: User) -> dict[SecondFactor, AttestedCredentialData]:
+def _read_credentials(person: User) -> dict[SecondFactor, AttestedCredentialData]:
     """Return the passkeys of a person by their rows, without those that no key of ours signed."""
     return {
         row: AttestedCredentialData(base64.b64decode(row.secret))
-        for row in second_factors.of_person(person)
+        for row in second_factors.list_factors(person)
         if row.kind == Kind.PASSKEY and signed_rows.is_valid(row)
     }
 
 
-def _server() -> Fido2Server:
+def _build_server() -> Fido2Server:
     site = urlsplit(settings.PUBLIC_URL)
     return Fido2Server(
         PublicKeyCredentialRpEntity(name="Signoff", id=site.hostname),

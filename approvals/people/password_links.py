@@ -50,11 +50,11 @@ def create(username: str, *, actor: str | None) -> NewLink:
     """Make a link for a person, which ends their earlier ones. Raise LastAdmin for oneself and a disabled person."""
     if actor == username:
         raise LastAdmin("Your own password is changed on the page Your account.")
-    with accounts.changing():
+    with accounts.lock_people():
         person = accounts.read_person(username)
         if not person.is_active:
             raise LastAdmin(f"{username} is disabled: enable the account first.")
-        at = clock.now()
+        at = clock.read_time()
         PasswordLink.objects.filter(person=person, ended_at=None).update(ended_at=at)
         row = PasswordLink(
             public_id=secrets.token_hex(8),
@@ -73,27 +73,27 @@ def create(username: str, *, actor: str | None) -> NewLink:
     )
 
 
-def person_of(plain: str) -> str:
+def read_username(plain: str) -> str:
     """Return for whom a link is. Raise LinkOver if it is unknown or over."""
-    return _valid(plain).person.get_username()
+    return _require_valid(plain).person.get_username()
 
 
 def use(plain: str, password: str) -> User:
     """Set the password of a link's person, and end the link and their sessions.
 
-    Raise LinkOver as `person_of` does, and InvalidInput naming `password`.
+    Raise LinkOver as `read_username` does, and InvalidInput naming `password`.
     """
-    accounts.check_password(password, person_of(plain))
-    with accounts.changing():
-        row = _valid(plain)  # read again under the lock, so that a link is used once
-        PasswordLink.objects.filter(pk=row.pk).update(ended_at=clock.now())
+    accounts.check_password(password, read_username(plain))
+    with accounts.lock_people():
+        row = _require_valid(plain)  # read again under the lock, so that a link is used once
+        PasswordLink.objects.filter(pk=row.pk).update(ended_at=clock.read_time())
         person = row.person
-        is_admin = person.get_username() in accounts.admins()
+        is_admin = person.get_username() in accounts.list_admins()
         person.set_password(password)
         person.save(update_fields=["password"])
         needs_second = is_admin and row.by is not None
         assignments.grant(person, assignments.CREDENTIAL, actor=row.by, needs_second=needs_second)
-        if credential := assignments.password_of(person):
+        if credential := assignments.find_password_row(person):
             assignments.change_password(credential, person)
         accounts.end_sessions(person)
         log_change(
@@ -102,19 +102,19 @@ def use(plain: str, password: str) -> User:
     return person
 
 
-def _valid(plain: str) -> PasswordLink:
+def _require_valid(plain: str) -> PasswordLink:
     row = tokens.find(PasswordLink.objects.select_related("person"), plain)
     if row is None:
         raise LinkOver
-    is_over = row.ended_at is not None or row.expires_at <= clock.now()
+    is_over = row.ended_at is not None or row.expires_at <= clock.read_time()
     if is_over or not row.person.is_active:
         raise LinkOver
-    if row.by is not None and row.by not in accounts.admins():  # no admin any more
+    if row.by is not None and row.by not in accounts.list_admins():  # no admin any more
         raise LinkOver
     return row
 
 
-def address_of(link: NewLink) -> str:
+def build_address(link: NewLink) -> str:
     """Return the whole address of a link."""
     return f"{settings.PUBLIC_URL}/password/{link.plain}/"
 
@@ -127,7 +127,7 @@ def send(link: NewLink, to: str) -> bool:
         site=settings.PUBLIC_URL,
         choice=choice,
         hours=HOURS,
-        link=address_of(link),
+        link=build_address(link),
     )
     headers = {"Auto-Submitted": "auto-generated"}
     mail = EmailMessage(subject=f"Choose {choice} for Signoff", body=body, to=[to], headers=headers)

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.http import HttpRequest
 
 from approvals.models import SavedView, TimePreference
-from approvals.reads.filters import midnight
+from approvals.reads.filters import compute_midnight
 from runtime.errors import InvalidInput
 
 CLOCKS = ("24", "12")  # hours
@@ -35,7 +35,7 @@ class ReaderTime:
     clock: str = CLOCKS[0]
 
 
-def time_of(username: str) -> ReaderTime:
+def read_time_preference(username: str) -> ReaderTime:
     """Return a person's choice."""
     row = TimePreference.objects.filter(person__username=username).first()
     return ReaderTime() if row is None else ReaderTime(zone=row.zone, clock=row.clock)
@@ -43,7 +43,7 @@ def time_of(username: str) -> ReaderTime:
 
 def save_time(username: str, *, zone: str, clock: str) -> ReaderTime:
     """Save a choice, and return it. Raise InvalidInput naming `zone` or `clock`."""
-    if zone and zone not in zones():
+    if zone and zone not in list_zones():
         raise InvalidInput("zone", "must be a time zone as Europe/Berlin, or empty")
     if clock not in CLOCKS:
         raise InvalidInput("clock", f"must be {' or '.join(CLOCKS)}")
@@ -52,7 +52,7 @@ def save_time(username: str, *, zone: str, clock: str) -> ReaderTime:
     return ReaderTime(zone=zone, clock=clock)
 
 
-def zones() -> list[str]:
+def list_zones() -> list[str]:
     """Return the names of all time zones: of places, and UTC."""
     return sorted(
         name
@@ -61,7 +61,7 @@ def zones() -> list[str]:
     )
 
 
-def zone_of(name: str) -> ZoneInfo | None:
+def find_named_zone(name: str) -> ZoneInfo | None:
     """Return the zone of this name, None if the system does not have it, or not any more."""
     try:
         return ZoneInfo(name) if 0 < len(name) <= MAX_ZONE_NAME else None
@@ -71,12 +71,12 @@ def zone_of(name: str) -> ZoneInfo | None:
 
 def read_reader_zone(request: HttpRequest) -> tzinfo:
     """Return the zone that the reader chose, else that of the browser; UTC without scripts."""
-    return zone_of(read_choice(request).zone) or read_browser_zone(request)
+    return find_named_zone(read_choice(request).zone) or read_browser_zone(request)
 
 
 def read_browser_zone(request: HttpRequest) -> tzinfo:
     """Return the zone of the browser; UTC without scripts."""
-    return zone_of(request.COOKIES.get(COOKIE, "")) or UTC
+    return find_named_zone(request.COOKIES.get(COOKIE, "")) or UTC
 
 
 def read_choice(request: HttpRequest) -> ReaderTime:
@@ -93,7 +93,7 @@ def remember(request: HttpRequest, choice: ReaderTime) -> None:
 
 def find_zone(name: str, field: str) -> tzinfo:
     """Return the zone of this IANA name. Raises InvalidInput naming `field`."""
-    zone = zone_of(name)
+    zone = find_named_zone(name)
     if zone is None:
         raise InvalidInput(field, "must be a time zone as Europe/Berlin")
     return zone
@@ -102,12 +102,12 @@ def find_zone(name: str, field: str) -> tzinfo:
 def parse_day(text: object, field: str, of: tzinfo, *, after: int = 0) -> datetime:
     """Return the start of this day, or of the one `after` it. Raises InvalidInput naming `field`."""
     try:
-        return midnight(date.fromisoformat(str(text)) + timedelta(days=after), of)
+        return compute_midnight(date.fromisoformat(str(text)) + timedelta(days=after), of)
     except (ValueError, OverflowError):
         raise InvalidInput(field, "must be a date such as 2026-11-24") from None
 
 
-def views_of(username: str, page: str = INBOX) -> list[SavedView]:
+def list_views(username: str, page: str = INBOX) -> list[SavedView]:
     """Return a person's views of a page by name. The `place` of each has the parameters of the list."""
     return list(SavedView.objects.filter(owner__username=username, page=page).order_by("name"))
 

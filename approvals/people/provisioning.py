@@ -110,7 +110,7 @@ _PROVIDER = scim.ScimProvider(
 _SERVICE = ScimService(_PROVIDER)
 
 
-def answer(
+def answer_directory(
     directory: PeopleDirectory | None, request: HttpRequest, base_url: str, path: str
 ) -> ScimResponse:
     """Do what a directory asks for, without one nothing."""
@@ -137,9 +137,9 @@ def adopt(name: str, username: str, user_name: str) -> None:
 
     Only the command line may: whom a directory changes it can sign in as. Raise InvalidInput, UnknownPerson.
     """
-    accounts.checked_username(user_name)
-    with accounts.changing():
-        person, at = accounts.read_person(username), clock.now()
+    accounts.check_username(user_name)
+    with accounts.lock_people():
+        person, at = accounts.read_person(username), clock.read_time()
         if directories.find(name) is None:
             raise InvalidInput("directory", "has no token")
         if DirectoryEntry.objects.filter(
@@ -164,7 +164,7 @@ class _Storage(ScimStorage):
     def operation(self) -> Iterator[None]:
         """Hold the lock on people, so that a request is done whole or not at all."""
         try:
-            with accounts.changing():
+            with accounts.lock_people():
                 yield
         except LastAdmin as refused:
             raise scim.ConflictException(detail=refused.detail) from refused
@@ -198,7 +198,7 @@ class _Storage(ScimStorage):
         """Return a page in the order of creation. Raise scim.InvalidFilterException but for one name or id."""
         rows = self.entries.filter(kind__in=[kind.name for kind in resource_types])
         if search_request.filter is not None:
-            rows = rows.filter(**_condition(search_request.filter.ast))
+            rows = rows.filter(**_build_condition(search_request.filter.ast))
         rows = rows.order_by("created_at", "pk").select_related("person")
         total = rows.count()
         start = min(search_request.start_index_0 or 0, total)
@@ -211,7 +211,7 @@ class _Storage(ScimStorage):
         self, resource_type: scim.ResourceType, resource: scim.Resource[Any]
     ) -> scim.Resource[Any]:
         """Create a person without a password, or a group."""
-        kind, at = str(resource_type.name), clock.now()
+        kind, at = str(resource_type.name), clock.read_time()
         entry = DirectoryEntry(directory=self.directory.name, kind=kind, version=0, created_at=at)
         if isinstance(resource, DirectoryPerson):
             entry.name = str(resource.user_name)
@@ -236,8 +236,8 @@ class _Storage(ScimStorage):
             entry.delete()
         else:
             accounts.disable(entry.person.username, actor=self.directory.giver)
-            for row in directories.memberships(self.directory, person=entry.person):
-                assignments.end(entry.person, row.what, actor=self.directory.giver)
+            for row in directories.list_memberships(self.directory, person=entry.person):
+                assignments.end_right(entry.person, row.what, actor=self.directory.giver)
             entry.kind, entry.name = DELETED, entry.person.get_username()
             entry.external_id, entry.attributes = "", {"active": False}
             signed_rows.sign(entry)
@@ -258,10 +258,10 @@ class _Storage(ScimStorage):
 
     def _saved(self, entry: DirectoryEntry, resource: scim.Resource[Any]) -> scim.Resource[Any]:
         """Sign and save an entry, and give and end the rights that follow from it."""
-        entry.external_id = _checked("externalId", resource.external_id or "")
+        entry.external_id = _check_text("externalId", resource.external_id or "")
         former = entry.name
         if isinstance(resource, DirectoryGroup):
-            entry.name = _checked("displayName", resource.display_name or "")
+            entry.name = _check_text("displayName", resource.display_name or "")
         sent = resource.model_dump()
         # An admin or the command line disabled the person: the directory cannot enable them.
         is_disabled_here = (
@@ -277,7 +277,7 @@ class _Storage(ScimStorage):
             detail = "The names and addresses are too long, or have a NUL."
             raise scim.InvalidValueException(detail=detail)
         entry.version += 1
-        entry.changed_at = clock.now()
+        entry.changed_at = clock.read_time()
         signed_rows.sign(entry)
         entry.save()
         if isinstance(resource, DirectoryGroup):
@@ -307,18 +307,18 @@ class _Storage(ScimStorage):
         self, group: DirectoryEntry, ids: Collection[str | None], *, renamed: bool = False
     ) -> None:
         """Put exactly these people into a group, and apply what changed for each of them."""
-        right, giver = self.directory.membership(group.pk), self.directory.giver
+        right, giver = self.directory.name_membership(group.pk), self.directory.giver
         after = self._people(ids)
-        members = directories.memberships(self.directory, what=right)
+        members = directories.list_memberships(self.directory, what=right)
         people = [row.person for row in members]
-        signed = directories.signed_entries(self.directory, person__in=people)
+        signed = directories.list_signed_entries(self.directory, person__in=people)
         before = {entry.pk: entry for entry in signed}
         everybody = before | after
         changed = [key for key in everybody if (key in before) != (key in after)]
         for key in changed:
             person = everybody[key].person
             assert person is not None  # as only people are members
-            change = assignments.grant if key in after else assignments.end
+            change = assignments.grant if key in after else assignments.end_right
             change(person, right, actor=giver)
         affected = everybody if renamed else changed
         mappings.follow_entries(self.directory, [everybody[key] for key in affected])
@@ -329,7 +329,7 @@ class _Storage(ScimStorage):
             raise scim.InvalidValueException(detail=f"A group has at most {MAX_MEMBERS} members.")
         try:
             keys = [UUID(text or "") for text in ids]
-            signed = directories.signed_entries(self.directory, kind=PERSON, pk__in=keys)
+            signed = directories.list_signed_entries(self.directory, kind=PERSON, pk__in=keys)
             people = {entry.pk: entry for entry in signed}
             return {key: people[key] for key in keys}
         except (ValueError, KeyError):
@@ -339,13 +339,13 @@ class _Storage(ScimStorage):
     def _resources(self, entries: Collection[DirectoryEntry]) -> list[scim.Resource[Any]]:
         """Return entries as resources, people with their groups and groups with their people."""
         people = [entry.person for entry in entries if entry.person is not None]
-        rights = [self.directory.membership(entry.pk) for entry in entries]
+        rights = [self.directory.name_membership(entry.pk) for entry in entries]
         is_concerned = Q(person__in=people) | Q(what__in=rights)
         groups_of, people_in = (
             defaultdict[int, list[UUID]](list),
             defaultdict[UUID, list[int]](list),
         )
-        for row in directories.memberships(self.directory, is_concerned):
+        for row in directories.list_memberships(self.directory, is_concerned):
             groups_of[row.person_id].append(group := self.directory.group_of(row))
             people_in[group].append(row.person_id)
         names = dict(self.entries.filter(pk__in=people_in).values_list("pk", "name"))
@@ -383,7 +383,7 @@ class _Storage(ScimStorage):
         return resources
 
 
-def _condition(node: Any) -> dict[str, str]:
+def _build_condition(node: Any) -> dict[str, str]:
     """Return the condition of a filter that compares one name or id."""
     is_equation = isinstance(node, Comparison) and node.op is CompareOperator.eq
     attribute = str(node.attr_path).rpartition(":")[2].lower() if is_equation else ""
@@ -394,7 +394,7 @@ def _condition(node: Any) -> dict[str, str]:
     return {column: node.value} if kind is None else {column: node.value, "kind": kind}
 
 
-def _checked(attribute: str, text: str) -> str:
+def _check_text(attribute: str, text: str) -> str:
     """Return a text that people read. Raise scim.InvalidValueException."""
     is_blank = attribute == "displayName" and not text.strip()
     if is_blank or len(text) > MAX_TEXT or not is_text(text):

@@ -48,14 +48,14 @@ class NewApp:
     sealed: dict[str, str]
 
 
-def of_person(person: User) -> list[SecondFactor]:
+def list_factors(person: User) -> list[SecondFactor]:
     """Return the apps and passkeys of a person, the oldest first. One that no key of ours signed opens nothing."""
-    return list(_current(person).exclude(kind=Kind.RECOVERY_CODE).order_by("created_at"))
+    return list(_select_current(person).exclude(kind=Kind.RECOVERY_CODE).order_by("created_at"))
 
 
-def codes_left(person: User) -> int:
+def count_codes(person: User) -> int:
     """Return how many recovery codes a person has."""
-    return _current(person, kind=Kind.RECOVERY_CODE).count()
+    return _select_current(person, kind=Kind.RECOVERY_CODE).count()
 
 
 def generate_app(username: str, sealed: dict[str, str] | None = None) -> NewApp:
@@ -63,7 +63,7 @@ def generate_app(username: str, sealed: dict[str, str] | None = None) -> NewApp:
     key = os.urandom(20) if sealed is None else _open(sealed, _NEW)
     return NewApp(
         key=base64.b32encode(key).decode(),
-        link=_totp(key).get_provisioning_uri(username, urlsplit(settings.PUBLIC_URL).hostname),
+        link=_make_totp(key).get_provisioning_uri(username, urlsplit(settings.PUBLIC_URL).hostname),
         sealed=sealed or _seal(key, _NEW),
     )
 
@@ -74,7 +74,7 @@ def add_app(username: str, name: str, sealed: dict[str, str], code: str, *, keep
     Raise InvalidInput naming `name` or `code`.
     """
     key = _open(sealed, _NEW)
-    step = _step_of(key, code)
+    step = _find_step(key, code)
     if step is None:
         raise InvalidInput("code", "is not the one that the app shows now")
     row_id = uuid4()
@@ -87,12 +87,12 @@ def add(username: str, name: str, row: SecondFactor, *, keep: str) -> list[str]:
     row.name = name.strip()
     if not 1 <= len(row.name) <= MAX_NAME or not row.name.isprintable():
         raise InvalidInput("name", f"must have 1 to {MAX_NAME} visible characters")
-    with accounts.changing():
+    with accounts.lock_people():
         person = accounts.read_person(username)
-        number = len(of_person(person))
+        number = len(list_factors(person))
         if number >= MAX_FACTORS:
             raise InvalidInput("name", f"is one too many: at most {MAX_FACTORS} can be added")
-        row.person, row.created_at = person, clock.now()
+        row.person, row.created_at = person, clock.read_time()
         signed_rows.add(row)
         accounts.end_sessions(person, keep=keep)
         log_change(username, f"added the second factor {row.name}, {_WORDS[Kind(row.kind)]}")
@@ -101,9 +101,9 @@ def add(username: str, name: str, row: SecondFactor, *, keep: str) -> list[str]:
 
 def renew_codes(username: str, *, keep: str) -> list[str]:
     """Replace the recovery codes of a person, and return the new ones, which are shown once."""
-    with accounts.changing():
+    with accounts.lock_people():
         person = accounts.read_person(username)
-        if not of_person(person):
+        if not list_factors(person):
             raise UnknownFactor
         accounts.end_sessions(person, keep=keep)
         log_change(username, "made new recovery codes")
@@ -112,14 +112,14 @@ def renew_codes(username: str, *, keep: str) -> list[str]:
 
 def remove(username: str, factor: UUID, *, keep: str) -> str:
     """End a factor of a person and their other sessions, with the last one the recovery codes. Return its name."""
-    with accounts.changing():
+    with accounts.lock_people():
         person = accounts.read_person(username)
-        row = next((row for row in of_person(person) if row.id == factor), None)
+        row = next((row for row in list_factors(person) if row.id == factor), None)
         if row is None:
             raise UnknownFactor
-        _end(person, pk=row.id)
-        if not of_person(person):
-            _end(person)
+        _end_factors(person, pk=row.id)
+        if not list_factors(person):
+            _end_factors(person)
         accounts.end_sessions(person, keep=keep)
         log_change(username, f"removed the second factor {row.name}")
     return row.name
@@ -130,9 +130,9 @@ def reset(username: str, *, actor: str) -> None:
 
     It needs no second admin: it opens no account. Who sets the password too becomes its giver, see `assignments`.
     """
-    with accounts.changing():
+    with accounts.lock_people():
         person = accounts.read_person(username)
-        if _end(person):
+        if _end_factors(person):
             accounts.end_sessions(person)
             log_change(actor, f"removed the second factors of {username}")
 
@@ -140,18 +140,18 @@ def reset(username: str, *, actor: str) -> None:
 def use_code(person: User, code: str) -> str | None:
     """Return the kind of factor that this code is of, and use it up. None if it is wrong, or was used before."""
     code = "".join(code.split()).replace("-", "").lower()
-    for row in of_person(person):
+    for row in list_factors(person):
         if row.kind != Kind.APP or not signed_rows.is_valid(row):
             continue
         try:
-            step = _step_of(_open(row.secret, str(row.id)), code)
+            step = _find_step(_open(row.secret, str(row.id)), code)
         except InvalidInput:  # its key cannot be opened: the other factors work
             continue
         if step is not None and use(row, step):
             return "totp"
-    for row in _current(person, kind=Kind.RECOVERY_CODE):
+    for row in _select_current(person, kind=Kind.RECOVERY_CODE):
         if tokens.is_secret(code, row.secret) and signed_rows.is_valid(row):
-            return str(Kind.RECOVERY_CODE) if _end(person, pk=row.pk) else None
+            return str(Kind.RECOVERY_CODE) if _end_factors(person, pk=row.pk) else None
     return None
 
 
@@ -160,11 +160,11 @@ def use(row: SecondFactor, counter: int) -> bool:
     rows = SecondFactor.objects.filter(pk=row.pk, ended_at=None)
     if counter or row.counter:  # many passkeys count nothing
         rows = rows.filter(counter__lt=counter)
-    return bool(rows.update(counter=counter, used_at=clock.now()))
+    return bool(rows.update(counter=counter, used_at=clock.read_time()))
 
 
 def _renew_codes(person: User) -> list[str]:
-    _end(person, kind=Kind.RECOVERY_CODE)
+    _end_factors(person, kind=Kind.RECOVERY_CODE)
     codes = [secrets.token_hex(8) for _ in range(RECOVERY_CODES)]
     for code in codes:
         signed_rows.add(
@@ -172,30 +172,30 @@ def _renew_codes(person: User) -> list[str]:
                 person=person,
                 kind=Kind.RECOVERY_CODE,
                 secret=tokens.hash_secret(code),
-                created_at=clock.now(),
+                created_at=clock.read_time(),
             )
         )
     return ["-".join(code[n : n + 4] for n in range(0, 16, 4)) for code in codes]
 
 
-def _current(person: User, **condition: Any) -> QuerySet[SecondFactor]:
+def _select_current(person: User, **condition: Any) -> QuerySet[SecondFactor]:
     return SecondFactor.objects.filter(person=person, ended_at=None, **condition)
 
 
-def _end(person: User, **condition: Any) -> int:
-    return _current(person, **condition).update(ended_at=clock.now())
+def _end_factors(person: User, **condition: Any) -> int:
+    return _select_current(person, **condition).update(ended_at=clock.read_time())
 
 
-def _step_of(key: bytes, code: str) -> int | None:
+def _find_step(key: bytes, code: str) -> int | None:
     """Return the period whose code this is, of those near now."""
-    now = int(clock.now().timestamp()) // PERIOD
+    now = int(clock.read_time().timestamp()) // PERIOD
     for step in (now + difference for difference in _WINDOW):
-        if hmac.compare_digest(_totp(key).generate(step * PERIOD), code.encode()):
+        if hmac.compare_digest(_make_totp(key).generate(step * PERIOD), code.encode()):
             return step
     return None
 
 
-def _totp(key: bytes) -> TOTP:
+def _make_totp(key: bytes) -> TOTP:
     return TOTP(key, DIGITS, SHA1(), PERIOD)  # noqa: S303 - the apps know no other
 
 

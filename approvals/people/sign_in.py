@@ -30,13 +30,13 @@ from runtime.errors import InvalidInput
 
 
 @contextmanager
-def signing_in(identity: Identity) -> Iterator[User]:
+def lock_for_sign_in(identity: Identity) -> Iterator[User]:
     """Hold the lock on people while this person's session is made, so that nothing ended meanwhile lets them in.
 
     Raise NotSignedIn if the account is disabled, or another account has the address.
     """
-    with accounts.changing():
-        person = find_holder(identity) or _new_person(identity)
+    with accounts.lock_people():
+        person = find_holder(identity) or _create_person(identity)
         if not person.is_active:
             raise NotSignedIn("This account is disabled.")
         if identity.provider.claim:
@@ -48,13 +48,13 @@ def signing_in(identity: Identity) -> Iterator[User]:
 
 def connect(username: str, identity: Identity) -> None:
     """Let a person sign in as this identity. Raise NotSignedIn if it is another person's."""
-    with accounts.changing():
+    with accounts.lock_people():
         person, holder = accounts.read_person(username), find_holder(identity)
         if holder is not None and holder.pk != person.pk:
             raise NotSignedIn("This sign-in belongs to another account.")
         if holder is None:
-            assignments.grant(person, _right(identity), actor=username)
-            log_change(username, f"connected {_right(identity)}")
+            assignments.grant(person, _name_right(identity), actor=username)
+            log_change(username, f"connected {_name_right(identity)}")
 
 
 def check_owner(username: str, identity: Identity) -> None:
@@ -66,14 +66,14 @@ def check_owner(username: str, identity: Identity) -> None:
 
 def disconnect_all(username: str, *, keep: str | None) -> None:
     """End a person's sign-ins at providers, and their sessions but for the key `keep`."""
-    with accounts.changing():
+    with accounts.lock_people():
         person = accounts.read_person(username)
         assignments.end_sign_ins(person, actor=username)
         accounts.end_sessions(person, keep=keep)
         log_change(username, "disconnected their sign-ins at providers")
 
 
-def connected(username: str) -> list[str]:
+def list_issuers(username: str) -> list[str]:
     """Return the issuers at which a person can sign in."""
     rows = assignments.sign_ins(accounts.read_person(username))
     return sorted({row.what.split(" ")[1] for row in rows})
@@ -84,38 +84,38 @@ def find_holder(identity: Identity) -> User | None:
 
     Two people cannot have it, so a row that says so lets neither in.
     """
-    holders = assignments.holders(_right(identity))
+    holders = assignments.list_holders(_name_right(identity))
     return holders[0] if len(holders) == 1 else None
 
 
-def _right(identity: Identity) -> str:
+def _name_right(identity: Identity) -> str:
     return f"{assignments.SIGN_IN}{identity.provider.issuer} {identity.subject}"
 
 
-def _new_person(identity: Identity) -> User:
+def _create_person(identity: Identity) -> User:
     """Make an account named by the verified address, else by the provider and the subject."""
-    address = _or_empty(accounts.checked_mail, identity.address)
+    address = _try_check(accounts.check_mail, identity.address)
     is_known = Q(email__iexact=address) | Q(username__iexact=address)
     if address and User.objects.filter(is_known).exists():
         raise NotSignedIn(
             "An account with your address exists. Log in with its password, then connect it on the page Your account."
         )
-    right, giver = _right(identity), identity.provider.giver
+    right, giver = _name_right(identity), identity.provider.giver
     digest = hashlib.sha256(right.encode()).hexdigest()[:16]
     person = accounts.create_person(
-        username=_or_empty(accounts.checked_username, address)
+        username=_try_check(accounts.check_username, address)
         or f"{identity.provider.name}-{digest}",
         password=None,
         groups=[],
         actor=giver,
-        full_name=_or_empty(accounts.checked_name, identity.full_name),
+        full_name=_try_check(accounts.check_name, identity.full_name),
         email=address,
     )
     assignments.grant(person, right, actor=giver)
     return person
 
 
-def _or_empty(check: Callable[[str], str], text: str) -> str:
+def _try_check(check: Callable[[str], str], text: str) -> str:
     try:
         return check(text)
     except InvalidInput:
@@ -130,7 +130,7 @@ _SLACK_ISSUER = "slack:"  # no provider's: those have https
 _SLACK_OVER = "This link is over. Type /signoff link in Slack for a new one."
 
 
-def slack_identity(team: object, user: object, name: str = "") -> Identity:
+def make_slack_identity(team: object, user: object, name: str = "") -> Identity:
     """Return the identity of a user of a team. Raise ValueError if these are no ids."""
     if not _SLACK_ID.fullmatch(str(team)) or not _SLACK_ID.fullmatch(str(user)):
         raise ValueError("not the ids of a team and a user")
@@ -150,7 +150,7 @@ def make_slack_link(identity: Identity) -> str:
 def read_slack_link(token: str) -> Identity:
     """Return whom a link connects. Raise NotSignedIn if it is over."""
     try:
-        return slack_identity(*signing.loads(token, salt=_SLACK_SALT, max_age=LINK_SECONDS))
+        return make_slack_identity(*signing.loads(token, salt=_SLACK_SALT, max_age=LINK_SECONDS))
     except signing.BadSignature as exc:
         raise NotSignedIn(_SLACK_OVER) from exc
 
@@ -165,13 +165,13 @@ def connect_slack(username: str, token: str) -> None:
 
 def use_once(signed: bytes) -> bool:
     """Record the use of a signed text. Return False if it was used before."""
-    at = clock.now()
+    at = clock.read_time()
     SlackRequest.objects.filter(at__lt=at - USES_KEPT).delete()
     digest = hashlib.sha256(signed).hexdigest()
     return SlackRequest.objects.get_or_create(digest=digest, defaults={"at": at})[1]
 
 
-def slack_user_of(username: str) -> str | None:
+def find_slack_user(username: str) -> str | None:
     """Return the Slack user of a person, the one connected last; None without one."""
     rows = assignments.sign_ins(accounts.read_person(username))
     prefix = assignments.SIGN_IN + _SLACK_ISSUER

@@ -73,7 +73,7 @@ def create(
 def revoke(public_id: str, *, actor: str | None, owner: str | None = None) -> Token:
     """End a token for good; a second time changes nothing. Raises UnknownToken, also for the token of another owner."""
     mine = {} if owner is None else {"owner__username": owner}
-    return end(Token.objects.filter(**mine), public_id, actor=actor)
+    return end_token(Token.objects.filter(**mine), public_id, actor=actor)
 
 
 def revoke_all(owner: User, *, since: datetime | None = None) -> int:
@@ -107,7 +107,7 @@ def add(row: SecretRow, row_id: str, secret: str) -> str:
 
 def issue(token: BearerToken, *, days: int | None) -> str:
     """Sign and store a new token, and return its plain text. It expires after `days`, without them never."""
-    token.public_id, token.created_at = secrets.token_hex(8), clock.now()
+    token.public_id, token.created_at = secrets.token_hex(8), clock.read_time()
     token.expires_at = None if days is None else token.created_at + timedelta(days=days)
     return add(token, token.public_id, secrets.token_hex(32))
 
@@ -141,14 +141,14 @@ def find_token(among: QuerySet[AnyToken], plain: str) -> AnyToken | None:
     return token
 
 
-def end(among: QuerySet[AnyToken], public_id: str, *, actor: str | None) -> AnyToken:
+def end_token(among: QuerySet[AnyToken], public_id: str, *, actor: str | None) -> AnyToken:
     """End a token for good; a second time changes nothing. Raise UnknownToken."""
     with transaction.atomic():
         token = among.select_for_update(no_key=True, of=("self",)).filter(pk=public_id).first()
         if token is None:
             raise UnknownToken(public_id)
         if token.revoked_at is None:
-            token.revoked_at = clock.now()
+            token.revoked_at = clock.read_time()
             token.save(update_fields=["revoked_at"])
             holder = getattr(token, token.HOLDER)
             log_change(actor, f"revoked the {token.KIND} {public_id} of {holder}")

@@ -101,7 +101,7 @@ class ApprovalService:
     ) -> tuple[approvals.StatementPart, ...]:
         """Build a request for each snapshot, as parts of the step that opens their gates."""
         if at is None or read is None:
-            at, last = open_requests.last_audit_row(connection, snapshots[0].run)
+            at, last = open_requests.read_last_audit_row(connection, snapshots[0].run)
         else:
             last = audit.Last(seq=read[0], hash=read[1])
         return open_requests.build(snapshots, origin, at=at, last=last)
@@ -116,7 +116,7 @@ class ApprovalService:
         self, *, gate: UUID, decision: Decision, deadline: datetime | None = None
     ) -> bool:
         """Verify a received decision. Return whether it is an expiry with which the run fails."""
-        return verifier.decision(gate=gate, decision=decision, deadline=deadline)
+        return verifier.verify_decision(gate=gate, decision=decision, deadline=deadline)
 
     def read_extension(self, document: str) -> GateExtended:
         """Verify a received extension of a deadline."""
@@ -133,7 +133,7 @@ class ApprovalService:
         decision: Decision | None = None,
     ) -> approvals.VerifiedApproval:
         """Verify and return an approval just before its call starts."""
-        return verifier.approval(
+        return verifier.verify_approval(
             gate=gate,
             action_digest=action_digest,
             risk=risk,
@@ -142,16 +142,16 @@ class ApprovalService:
             decision=decision,
         )
 
-    def schema_at(self, gate: UUID) -> dict[str, Any] | None:
+    def find_schema(self, gate: UUID) -> dict[str, Any] | None:
         """Return the schema of the arguments in the request at this gate, None if it is missing or unreadable."""
-        with pool.in_transaction() as connection:
-            row = pool.row(connection, _SCHEMA, {"gate": gate})
+        with pool.join_transaction() as connection:
+            row = pool.fetch_row(connection, _SCHEMA, {"gate": gate})
         with suppress(ValueError, RecursionError):
             schema = json.loads(row[0] if row else "")
             return schema if isinstance(schema, dict) else None
         return None
 
-    def version_decided(
+    def find_version_decider(
         self,
         *,
         run: UUID,
@@ -162,7 +162,7 @@ class ApprovalService:
         origin: Collection[str],
     ) -> str | None:
         """Return the admin whose signed decision on these versions counts for a run of these people, or None."""
-        return version_changes.decider(
+        return version_changes.find_decider(
             run=run, agent=agent, before=before, after=after, requester=requester, origin=origin
         )
 
@@ -173,7 +173,7 @@ class ApprovalService:
             return
         with suppress(GateNotOpen, RunEnded), transaction.atomic():  # closed without a decision
             audit.lock_runs(run)
-            approval, at = Approval.objects.get(gate=gate), clock.now()
+            approval, at = Approval.objects.get(gate=gate), clock.read_time()
             if commit.is_expired(approval, at):
                 commit.expire(approval, at)
 
@@ -195,7 +195,7 @@ class ApprovalService:
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """Cancel the pending requests at these gates, inside the caller's transaction."""
         audit.lock_runs(run)
-        at = clock.now()
+        at = clock.read_time()
         pending = Approval.objects.filter(
             Q(status=Approval.Status.PENDING) | Q(effective_at__gt=at), run=run, gate__in=gates
         ).order_by("created_at", "id")
@@ -216,7 +216,7 @@ class ApprovalService:
         """Exclude a person who steers the run from deciding in it. The caller has locked the run's row."""
         rows = Approval.objects.filter(~Q(excluded__contains=[person]), run=run)
         if reviewer:
-            rows = rows.exclude(pk__in=approval_rights.still_decided(rows))
+            rows = rows.exclude(pk__in=approval_rights.list_still_decidable(rows))
         # Decided requests too: a decision can be undone, and this person's own decisions no longer count.
         rows.update(excluded=RawSQL("excluded || to_jsonb(%s::text)", [person]))
 
@@ -226,35 +226,37 @@ class ApprovalService:
         """Record a user's act on a run in the audit, inside the caller's transaction."""
         audit.lock_runs(run)
         audit.append(
-            run=run, actor=actor, act=act, subject=f"run {run}", detail=detail, at=clock.now()
+            run=run, actor=actor, act=act, subject=f"run {run}", detail=detail, at=clock.read_time()
         )
 
     def erase(self, *, run: UUID, at: datetime, head: str) -> None:
         """Erase the request contents of a run that has ended, in the caller's transaction."""
         evidence.erase_requests(run=run, at=at, head=head)
 
-    def evidence(self, run: UUID) -> dict[str, Any]:
+    def collect_evidence(self, run: UUID) -> dict[str, Any]:
         """Return the requests of a run, with their decisions and audit rows, as JSON for the archive."""
         return evidence.copy_rows(run)
 
-    def problem_of_use(self, gate: UUID, use: AllowanceUse) -> str | None:
+    def find_use_problem(self, gate: UUID, use: AllowanceUse) -> str | None:
         """Say why the stored use of an allowance does not verify; None if it does."""
-        return allowance_uses.problem_of(gate, use)
+        return allowance_uses.find_use_fault(gate, use)
 
-    def problem_of_prompt(self, name: str, number: int, digest: str) -> str | None:
+    def find_prompt_problem(self, name: str, number: int, digest: str) -> str | None:
         """Say why a version of a prompt is not the signed text with this digest; None if it is."""
-        return prompt_versions.problem_of(name, number, digest)
+        return prompt_versions.find_text_fault(name, number, digest)
 
     def is_held(self, run: UUID) -> bool:
         """Tell by the audit whether a run is under a legal hold; also if the rows that lift it do not verify."""
-        act = audit.last_act(run, (approvals.HELD, approvals.HOLD_LIFTED))
-        return act == approvals.HELD or (act is not None and self.problem_of(run) is not None)
+        act = audit.find_last_act(run, (approvals.HELD, approvals.HOLD_LIFTED))
+        return act == approvals.HELD or (
+            act is not None and self.find_audit_problem(run) is not None
+        )
 
     def was_imported(self, run: UUID) -> bool:
         """Tell whether the run, or one that it is a fork of, came from another installation."""
         return audit.was_imported(run)
 
-    def problem_of(self, run: UUID) -> str | None:
+    def find_audit_problem(self, run: UUID) -> str | None:
         """Name the first problem of the run's audit rows, None if they verify. Raises KeyMissing."""
         try:
             audit.verify(run)
@@ -262,18 +264,18 @@ class ApprovalService:
             return f"row {broken.seq} {broken.problem}"
         return None
 
-    def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
+    def map_requests(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         """Return the request of each gate that has one, by gate."""
         return dict(Approval.objects.filter(gate__in=gates).values_list("gate", "id"))
 
-    def verdicts(self, runs: Sequence[UUID]) -> Mapping[str, int]:
+    def count_verdicts(self, runs: Sequence[UUID]) -> Mapping[str, int]:
         """Count the calls of these runs on which a person decided: `approved`, with changes too, and `denied`."""
         decided = (Approval.Status.APPROVED, Approval.Status.DENIED)
         rows = Approval.objects.filter(OF_CALL, run__in=runs, status__in=decided)
         rows = rows.filter(decided_by__isnull=False)
         return dict(rows.values_list("status").annotate(number=Count("id")))
 
-    def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, approvals.RequestLink]:
+    def map_links(self, gates: Sequence[UUID]) -> dict[UUID, approvals.RequestLink]:
         """Return the request of each gate with its sentence, which names a row that does not verify."""
         views = [to_view(approval, None) for approval in Approval.objects.filter(gate__in=gates)]
         return {

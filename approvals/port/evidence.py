@@ -141,8 +141,8 @@ class _Reader:
         self, decided: Sequence[GateDecided], contents: Mapping[str, str]
     ) -> VerifiedEvidence:
         for row in self._rows["approvals_approval"]:
-            self.subject = audit.subject_of(row["id"])
-            approval = signed_rows.approval_from_json(row)
+            self.subject = audit.name_subject(row["id"])
+            approval = signed_rows.decode_approval(row)
             if approval.run_id != self._run or approval.gate in self._approvals:
                 raise NotConfirmed("it belongs to another run, or its gate has two requests")
             self._approvals[approval.gate] = approval
@@ -164,7 +164,7 @@ class _Reader:
             statements.check_extensions(approval, self._keys.verify)
         if approval.allowance is not None:
             # Whether it covers sealed arguments only the installation can tell.
-            is_sealed = sealing.looks_sealed(verification.arguments(approval))
+            is_sealed = sealing.has_sealed_mark(verification.decode_arguments(approval))
             if purposes.RIGHTS not in self._keys.keys or is_sealed:
                 self._count("unverified")
             else:
@@ -186,13 +186,13 @@ class _Reader:
         for person in (statement.by, statement.absent):
             if person in (approval.requester, *approval.origin):
                 raise NotConfirmed(f"{person}, who decided, is in the run's origin")
-        if statement.undone != self._acts(audit.subject_of(approval.id), only=UNDONE):
+        if statement.undone != self._acts(audit.name_subject(approval.id), only=UNDONE):
             raise NotConfirmed("the decision was undone")
         values = [
             [
                 *(row[name] for name in ("person", "for_person", "stage", "reason", "at")),
                 *(row[name] for name in ("verdict", "signature", "key_id")),
-                self._acts(votes.subject(approval, row["person"]), without=votes.VOTED),
+                self._acts(votes.name_vote_subject(approval, row["person"]), without=votes.VOTED),
                 None,
                 row.get("authenticated"),  # files of earlier releases lack it
             ]
@@ -226,7 +226,7 @@ class _Reader:
             # The request expired, and an answer is the one that its policy names.
             if approval.status != Approval.Status.EXPIRED or approval.kind not in BEFORE_CALL:
                 raise NotConfirmed(f"its request of kind {approval.kind} is {approval.status}")
-            demands = votes.demands(approval)
+            demands = votes.read_demands(approval)
             answer = None if demands is None else demands.answer
             allowed = {Verdict.EXPIRE: None, Verdict.ANSWER: answer}
             if decision.verdict not in allowed or decision.result != allowed[decision.verdict]:

@@ -20,7 +20,7 @@ from approvals.reads import deciders
 from approvals.requests import verification
 from approvals.rights.principals import Principal
 from approvals.rules import policy
-from approvals.rules.policy import ESCALATE, demands_of
+from approvals.rules.policy import ESCALATE, decode_demands
 from approvals.signed import audit
 from runtime.control.user_actions import notify
 
@@ -51,17 +51,20 @@ _COLUMNS = (
 def record_escalations(stop: Event) -> int:
     """Record every step of escalation that has begun, and return the number of requests that escalated.
 
-    People of a step may decide from its time on, whether it was recorded or not (`policy.stages`).
+    People of a step may decide from its time on, whether it was recorded or not (`policy.compute_stages`).
     """
     number, after = 0, Q()
     while not stop.is_set():
         rows = Approval.objects.filter(
-            after, status=Approval.Status.PENDING, next_step=ESCALATE, next_at__lte=clock.now()
+            after,
+            status=Approval.Status.PENDING,
+            next_step=ESCALATE,
+            next_at__lte=clock.read_time(),
         )
         due = list(rows.order_by("next_at", "id").values_list("id", "run_id", "next_at")[:BATCH])
         for approval_id, run, _ in due:
             try:
-                number += _record(approval_id, run)
+                number += _record_steps(approval_id, run)
             except (OperationalError, InterfaceError):
                 raise
             except Exception:  # of any kind: an error at one request stops no other
@@ -73,22 +76,22 @@ def record_escalations(stop: Event) -> int:
     return number
 
 
-def _record(approval_id: UUID, run: UUID) -> bool:
+def _record_steps(approval_id: UUID, run: UUID) -> bool:
     """Record the steps of one request. Return False if another sweeper did, or the request is closed."""
     with transaction.atomic():
         audit.lock_runs(run)
-        approval, at = Approval.objects.get(pk=approval_id), clock.now()
+        approval, at = Approval.objects.get(pk=approval_id), clock.read_time()
         if approval.status != Approval.Status.PENDING:
             return False
-        fault = verification.fault(approval)
+        fault = verification.find_fault(approval)
         if fault is not None:
             log.error("Request %s does not escalate: it was tampered with: %s", approval.id, fault)
             return False
-        demands = demands_of(approval.rule)
+        demands = decode_demands(approval.rule)
         if demands is None:
             log.error("Request %s does not escalate: the default policy has no steps", approval.id)
             return False
-        begun = policy.begun(demands, approval.opened_until, at)
+        begun = policy.count_begun_steps(demands, approval.opened_until, at)
         if begun <= approval.escalated:
             return False
         for number, step in enumerate(
@@ -96,7 +99,7 @@ def _record(approval_id: UUID, run: UUID) -> bool:
         ):
             to = ", ".join((*step.people, *step.groups))
             audit.append_about(approval, actor=None, act=ESCALATED, at=at, step=str(number), to=to)
-        follows = policy.next_step(demands, approval.opened_until, at, approval.expires_at)
+        follows = policy.find_next_step(demands, approval.opened_until, at, approval.expires_at)
         assert follows is not None  # it has a deadline
         Approval.objects.filter(pk=approval.pk).update(
             escalated=begun, next_step=follows.step, next_at=follows.at
@@ -118,7 +121,7 @@ class Outlooks:
 
         The people are read once for all requests, and requests with the same rule, origin and votes are looked at once.
         """
-        everyone, changed = _Everyone(deciders.deciders()), 0
+        everyone, changed = _Everyone(deciders.list_deciders()), 0
         for _ in range(0, MOST, ROWS):
             pending = Approval.objects.filter(self._after, status=Approval.Status.PENDING)
             rows = list(pending.order_by("created_at", "id").only(*_COLUMNS)[:ROWS])
@@ -142,13 +145,15 @@ class _Everyone:
         self._relevant: dict[tuple[str | None, str], tuple[Principal, ...]] = {}
         self._outlooks: dict[tuple[object, ...], deciders.Outlook] = {}
 
-    def outlook(self, approval: Approval, votes: dict[str, int], at: datetime) -> deciders.Outlook:
+    def foresee_outlook(
+        self, approval: Approval, votes: dict[str, int], at: datetime
+    ) -> deciders.Outlook:
         """Return the outlook of a request. If the people suffice, it may lack some of them."""
-        end = deciders.end_of(approval)
+        end = deciders.find_deadline(approval)
         away = [
             (deputy.person, absent.person)
             for deputy in self._deputies
-            for absent in deputy.absent_at(end)
+            for absent in deputy.list_absent(end)
         ]
         deadline = approval.expires_at
         soon = [
@@ -171,11 +176,11 @@ class _Everyone:
         if key not in self._outlooks:
             rule = (approval.rule, approval.kind)
             if rule not in self._relevant:
-                self._relevant[rule] = deciders.relevant(approval, self._people)
+                self._relevant[rule] = deciders.select_relevant(approval, self._people)
             people = self._relevant[rule]
-            outlook = deciders.outlook(approval, people[:FEW], at, votes, self._deputies)
+            outlook = deciders.compute_outlook(approval, people[:FEW], at, votes, self._deputies)
             if not outlook.suffice and len(people) > FEW:
-                outlook = deciders.outlook(approval, people, at, votes, self._deputies)
+                outlook = deciders.compute_outlook(approval, people, at, votes, self._deputies)
             self._outlooks[key] = outlook
         return self._outlooks[key]
 
@@ -187,10 +192,10 @@ def _mark_changed(rows: list[Approval], everyone: _Everyone) -> int:
         "approval_id", "person", "stage"
     ):
         cast[approval_id][person] = stage
-    at, changed = clock.now(), 0
+    at, changed = clock.read_time(), 0
     for approval in rows:
         try:
-            outlook = everyone.outlook(approval, cast[approval.pk], at)
+            outlook = everyone.foresee_outlook(approval, cast[approval.pk], at)
         except (ValueError, KeyError, TypeError):
             continue  # it was tampered with: its page says so
         if outlook.suffice is (approval.undecidable_at is not None):
@@ -209,7 +214,7 @@ def _mark(approval: Approval, outlook: deciders.Outlook, at: datetime) -> bool:
         ).update(undecidable_at=None if outlook.suffice else at)
         if not changed:
             return False
-        subject = audit.subject_of(approval.id)
+        subject = audit.name_subject(approval.id)
         acts = AuditEntry.objects.filter(run=approval.run_id, act=UNDECIDABLE, subject=subject)
         if not outlook.suffice and not acts.exists():
             people = ", ".join(outlook.people)

@@ -34,29 +34,29 @@ _QUERY = f"""
         clock_timestamp(), {{held}}, {{votes}}, {rows.APPROVAL_COLUMNS}
     FROM approvals_approval r WHERE r.gate = %(gate)s
 """
-_REQUEST = _QUERY.format(held="NULL", votes=votes.sql())
-_RIGHTS = principals.credentials_sql("r.decided_by")
+_REQUEST = _QUERY.format(held="NULL", votes=votes.build_votes_sql())
+_RIGHTS = principals.build_credentials_sql("r.decided_by")
 _REQUEST_WITH_RIGHTS = _QUERY.format(held=_RIGHTS, votes="NULL")
 _REQUEST_OF_VOTERS = _QUERY.format(
-    held=_RIGHTS, votes=votes.sql(principals.credentials_sql("v.person"))
+    held=_RIGHTS, votes=votes.build_votes_sql(principals.build_credentials_sql("v.person"))
 )
 
 
-def decision(*, gate: UUID, decision: Decision, deadline: datetime | None = None) -> bool:
+def verify_decision(*, gate: UUID, decision: Decision, deadline: datetime | None = None) -> bool:
     """Raise NotConfirmed unless this is the signed decision at the gate. Raises KeyMissing.
 
     Return whether it is an expiry with which the run fails. `deadline` is that of the gate by the journal: a writer of
     the row could remove an extension.
     """
     stored = _read(_REQUEST, gate)
-    if _decided(stored, decision) is not None:
+    if _verify_statement(stored, decision) is not None:
         return False
     if deadline is not None and stored.approval.expires_at != deadline:
         raise NotConfirmed("the journal has another deadline")
-    return verification.fails_run(stored.approval)
+    return verification.must_fail_run(stored.approval)
 
 
-def approval(
+def verify_approval(
     *,
     gate: UUID,
     action_digest: str,
@@ -76,12 +76,12 @@ def approval(
     if stored.approval.rule is not None:  # else it has no votes, and the query costs half
         stored = _read(_REQUEST_OF_VOTERS, gate)
     approval = stored.approval
-    origin = approval_rights.barred(approval, origin, reviewers)
+    origin = approval_rights.list_barred(approval, origin, reviewers)
     if approval.allowance is not None and decision is None:
         if action_digest != approval.action_digest:
             raise NotConfirmed("the action to start differs from the allowed one")
         return allowance_uses.verify(approval, origin, risk)
-    decided = None if decision is None else _decided(stored, decision)
+    decided = None if decision is None else _verify_statement(stored, decision)
     if approval.status != Approval.Status.APPROVED:
         raise NotConfirmed(f"the request is {approval.status}")
     if decided is None:
@@ -117,8 +117,8 @@ _Decided = tuple[Statement, tuple[votes.Cast, ...]]  # with the votes that count
 
 def _read(statement: str, gate: UUID) -> _StoredApproval:
     """Read every value that may have changed, in one query. Raises NotConfirmed if there is no such request."""
-    with pool.in_transaction() as connection:
-        row = pool.row(connection, statement, {"undone": audit.UNDONE, "gate": gate})
+    with pool.join_transaction() as connection:
+        row = pool.fetch_row(connection, statement, {"undone": audit.UNDONE, "gate": gate})
     if row is None:
         raise NotConfirmed("the gate has no request")
     undone, at, credentials, cast = row[:4]
@@ -128,7 +128,7 @@ def _read(statement: str, gate: UUID) -> _StoredApproval:
     )
 
 
-def _decided(stored: _StoredApproval, decision: Decision) -> _Decided | None:
+def _verify_statement(stored: _StoredApproval, decision: Decision) -> _Decided | None:
     """Return the statement of this decision and its votes, None if the clock decided.
 
     Raises NotConfirmed if they differ, KeyMissing.
@@ -142,7 +142,10 @@ def _decided(stored: _StoredApproval, decision: Decision) -> _Decided | None:
         if approval.expires_at is None or approval.expires_at > stored.at:
             raise NotConfirmed("the request has not expired")
         snapshot.check_seal(approval)
-        if decision != verification.expiry_decision(approval) or decision.reason != approval.reason:
+        if (
+            decision != verification.build_expiry_decision(approval)
+            or decision.reason != approval.reason
+        ):
             raise NotConfirmed("the decision differs from the recorded expiry")
         return None
     statement, counted = _read_statement(stored)
@@ -173,8 +176,8 @@ def _read_statement(stored: _StoredApproval) -> _Decided:
         raise NotConfirmed("the first start may still have been running")
     if statement.effective_at is not None and statement.effective_at > stored.at:
         raise NotConfirmed("the decision can still be undone")
-    if statement.undone != stored.undone or used_approvals.contains(
-        used_approvals.undone_line(approval.id, statement.undone + 1)
+    if statement.undone != stored.undone or used_approvals.has_fact(
+        used_approvals.format_undone_line(approval.id, statement.undone + 1)
     ):
         raise NotConfirmed("the decision was undone")
     snapshot.check_seal(approval)
@@ -189,10 +192,10 @@ def _check_rights(
     origin: Collection[str],
 ) -> None:
     """Raise ApprovalVoid unless the statement's reviewer, who is the stored one, and all voters may still decide."""
-    principal = principals.from_rights(
+    principal = principals.restore_principal(
         Actor(person=statement.by), stored.credentials, statement.at, past=True
     )
-    denial = approval_rights.denial_for(
+    denial = approval_rights.find_denial_for(
         principal, stored.approval, statement.absent, origin, statement.at
     )
     if denial is not None:
@@ -203,7 +206,7 @@ def _check_rights(
             _check_edited(risk, stored.approval, statement, principal)
     voters = {vote.person for vote in counted}
     for vote in counted:
-        lost = votes_of_people.lost(vote, stored.approval, origin, voters)
+        lost = votes_of_people.find_vote_fault(vote, stored.approval, origin, voters)
         if lost is not None:
             raise ApprovalVoid(f"{vote.person} approved it, but may no longer decide: {lost}")
 
@@ -213,7 +216,7 @@ def _check_edited(
 ) -> None:
     """Raise ApprovalVoid if the policy demands more for the edited call than the person who edited it."""
     _, judgement = policies.judge(
-        policies.facts_of(approval, json.loads(approval.edited or "{}"), risk)
+        policies.build_facts(approval, json.loads(approval.edited or "{}"), risk)
     )
     absentees = principal.stands_for if principal else ()
     editor = next((absent for absent in absentees if absent.person == statement.absent), principal)
@@ -223,12 +226,12 @@ def _check_edited(
     # The people to whom the request had escalated count only if it has the same demands. Under another rule they could
     # not decide yet: its steps would begin after its own deadline.
     stages = demands.stages
-    if demands == votes.demands(approval):
-        stages = policy.stages(demands, approval.opened_until, statement.at)
+    if demands == votes.read_demands(approval):
+        stages = policy.compute_stages(demands, approval.opened_until, statement.at)
     if (
         demands.quorum > 1
         or editor is None
-        or not stages[0].admits(editor.person, editor.groups)
+        or not stages[0].is_eligible(editor.person, editor.groups)
         or (demands.reason and not statement.reason)
         or not demands.accept(statement.authenticated, statement.at)
     ):

@@ -24,7 +24,7 @@ from approvals.signed import statements
 from runtime.core.run.continuation import merge_people
 from runtime.core.run.events import GateExtended
 from runtime.core.values.enums import GateKind
-from runtime.core.values.verdicts import VERDICTS, VERDICTS_AT, VerdictRule, words_at
+from runtime.core.values.verdicts import VERDICTS, VERDICTS_AT, VerdictRule, select_verdict_rule
 from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
@@ -35,7 +35,9 @@ ANY = "any"  # of every kind
 STATUSES = tuple(Approval.Status.values)
 
 # The columns that a view has: all but those that only verify others, or that only lists use.
-COLUMNS = tuple(name for name in signed_rows.names_of(Approval) if name not in Approval.INTERNAL)
+COLUMNS = tuple(
+    name for name in signed_rows.list_columns(Approval) if name not in Approval.INTERNAL
+)
 
 LIMIT = 50
 MAX_LIMIT = 200
@@ -90,12 +92,12 @@ class ApprovalView:
     @cached_property
     def sees_held(self) -> bool:
         """Whether this reader may read held arguments."""
-        return not self.tampered and request_rules.sees_held(self.reader, self.stored)
+        return not self.tampered and request_rules.may_see_held(self.reader, self.stored)
 
     @cached_property
     def holds(self) -> bool:
         """Whether reviewers alone may read its arguments."""
-        return bool(sealing.held_args(self.stored.tool, _parse(self.stored.args)))
+        return bool(sealing.list_held_args(self.stored.tool, _parse(self.stored.args)))
 
     @cached_property
     def args(self) -> Any:
@@ -115,7 +117,9 @@ class ApprovalView:
     @property
     def origin(self) -> tuple[str, ...]:
         """The people in the run's origin, with the requester: they cannot decide."""
-        lists = (signed_rows.texts(names) for names in (self.stored.origin, self.stored.excluded))
+        lists = (
+            signed_rows.select_texts(names) for names in (self.stored.origin, self.stored.excluded)
+        )
         return merge_people([self.stored.requester], *lists)
 
     @property
@@ -126,7 +130,7 @@ class ApprovalView:
     @cached_property
     def confirm(self) -> str | None:
         """The name that an approval must repeat; None without a second step, and once it is closed."""
-        return confirmation.required(self.stored) if self.is_pending else None
+        return confirmation.find_required_name(self.stored) if self.is_pending else None
 
     @cached_property
     def denial(self) -> Forbidden | None:
@@ -136,7 +140,7 @@ class ApprovalView:
         """
         if self.tampered:
             return Forbidden("tampered", TamperedWith(self.tampered).detail)
-        return request_rules.denial(self.reader, self.stored, at=timezone.now())
+        return request_rules.find_denial(self.reader, self.stored, at=timezone.now())
 
     @property
     def may_extend(self) -> bool:
@@ -156,7 +160,7 @@ class ApprovalView:
         """The absent person in whose place this reader decides; None for themselves."""
         if self.tampered:
             return None
-        return request_rules.decides_for(self.reader, self.stored, timezone.now())
+        return request_rules.find_absentee(self.reader, self.stored, timezone.now())
 
     @property
     def is_pending(self) -> bool:
@@ -173,9 +177,9 @@ class ApprovalView:
             return None  # the row was tampered with
         kind, statement = GateKind(self.stored.kind), self.stored.statement or ""
         possible = [v for v in VERDICTS_AT[kind] if VERDICTS[v].status == self.stored.status]
-        stated = (v for v in possible if statements.verdict_text(v) in statement)
+        stated = (v for v in possible if statements.format_verdict(v) in statement)
         verdict = next(stated, next(iter(possible), None))
-        return None if verdict is None else words_at(kind, verdict)
+        return None if verdict is None else select_verdict_rule(kind, verdict)
 
     @property
     def changes_requested(self) -> bool:
@@ -186,7 +190,7 @@ class ApprovalView:
     def demands(self) -> policy.Demands | None:
         """The demands of the policy's rule; None under the default policy."""
         try:
-            return policy.demands_of(self.stored.rule)
+            return policy.decode_demands(self.stored.rule)
         except (ValueError, KeyError, TypeError):  # the row was tampered with
             return None
 
@@ -212,7 +216,9 @@ class ApprovalView:
         """The warnings of the tool's preview of the call."""
         preview = self._in_preview("shown")
         return (
-            tuple(signed_rows.texts(preview.get("warnings"))) if isinstance(preview, dict) else ()
+            tuple(signed_rows.select_texts(preview.get("warnings")))
+            if isinstance(preview, dict)
+            else ()
         )
 
     @property
@@ -224,14 +230,14 @@ class ApprovalView:
     @property
     def reviewer_may_write(self) -> bool:
         """Whether the rule lets people who may decide this approval write to its run."""
-        return request_rules.rule_lets_write(self.stored.kind, self.demands)
+        return request_rules.may_write_by_rule(self.stored.kind, self.demands)
 
     @property
     def next_step(self) -> policy.NextStep | None:
         """The step that follows if no person decides; None without a deadline, and for a closed request."""
         if not self.is_pending:
             return None
-        return policy.next_step(
+        return policy.find_next_step(
             self.demands, self.stored.opened_until, timezone.now(), self.stored.expires_at
         )
 
@@ -248,7 +254,7 @@ class ApprovalView:
         return self.demands.rule if self.demands else None
 
     def _read_args(self, text: str) -> Any:
-        read_args = sealing.args_for_reviewers if self.sees_held else sealing.redacted_args
+        read_args = sealing.open_args_for_reviewers if self.sees_held else sealing.redact_args
         return read_args(self.stored.tool, _parse(text))
 
     def _in_preview(self, name: str) -> Any:
@@ -257,7 +263,7 @@ class ApprovalView:
 
 def _read_schema(digest: str | None) -> Any:
     try:
-        return None if digest is None else _parse(snapshot.text_of(digest))
+        return None if digest is None else _parse(snapshot.read_schema_text(digest))
     except NotConfirmed:
         return None
 
@@ -271,7 +277,7 @@ def _parse(text: str | None) -> Any:
 
 
 def _read_names(names: object) -> tuple[str, ...]:
-    return tuple(signed_rows.texts(names))
+    return tuple(signed_rows.select_texts(names))
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
@@ -284,7 +290,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def types_of(names: Iterable[str]) -> dict[str, Any]:
+def derive_types(names: Iterable[str]) -> dict[str, Any]:
     """Return the type of each of these attributes of ApprovalView."""
     added = {
         name: get_type_hints(member.fget if isinstance(member, property) else member.func)["return"]
@@ -315,7 +321,7 @@ _TYPES: Mapping[str, Any] = {
 }
 
 
-def approvals(
+def list_approvals(
     actor: Actor,
     *,
     kind: str = ANY,
@@ -328,11 +334,11 @@ def approvals(
 
     Raises InvalidInput naming `kind`, `status`, `limit` or `cursor`.
     """
-    principal = principals.principal_of(actor)
+    principal = principals.find_principal(actor)
     kinds = (ANY, *GateKind)
     if kind not in kinds:
         raise InvalidInput("kind", f"must be one of {', '.join(kinds)}")
-    rows = Approval.objects.filter(request_rules.readable_requests(principal))
+    rows = Approval.objects.filter(request_rules.match_readable_requests(principal))
     if kind != ANY:
         rows = rows.filter(kind=kind)
     if status is not None:
@@ -357,28 +363,28 @@ def approvals(
     return Page(items=items, next=last)
 
 
-def approval(approval_id: UUID, *, actor: Actor) -> ApprovalView:
+def read_approval(approval_id: UUID, *, actor: Actor) -> ApprovalView:
     """Return one approval. Raises NotFound if there is none or the actor may not read it."""
-    return approval_for(approval_id, principals.principal_of(actor))
+    return read_approval_for(approval_id, principals.find_principal(actor))
 
 
-def approval_for(approval_id: UUID, principal: principals.Principal | None) -> ApprovalView:
+def read_approval_for(approval_id: UUID, principal: principals.Principal | None) -> ApprovalView:
     """Return one approval to a reader with these rights. Raises NotFound as `approval`."""
-    return to_view(readable(approval_id, principal), principal)
+    return to_view(require_readable(approval_id, principal), principal)
 
 
-def several(ids: Collection[UUID], *, actor: Actor) -> tuple[ApprovalView, ...]:
+def list_approvals_by_id(ids: Collection[UUID], *, actor: Actor) -> tuple[ApprovalView, ...]:
     """Return those of these requests that the actor may read, in the order of `ids`, in one query."""
-    principal = principals.principal_of(actor)
-    rows = Approval.objects.filter(request_rules.readable_requests(principal), pk__in=ids)
+    principal = principals.find_principal(actor)
+    rows = Approval.objects.filter(request_rules.match_readable_requests(principal), pk__in=ids)
     by_id = {approval.id: to_view(approval, principal) for approval in rows}
     return tuple(by_id[approval_id] for approval_id in ids if approval_id in by_id)
 
 
-def readable(approval_id: UUID, principal: principals.Principal | None) -> Approval:
+def require_readable(approval_id: UUID, principal: principals.Principal | None) -> Approval:
     """Return the row if this principal may read it. Raises NotFound."""
     approval = Approval.objects.filter(
-        request_rules.readable_requests(principal), pk=approval_id
+        request_rules.match_readable_requests(principal), pk=approval_id
     ).first()
     if approval is None:
         raise NotFound
@@ -387,7 +393,7 @@ def readable(approval_id: UUID, principal: principals.Principal | None) -> Appro
 
 def to_view(approval: Approval, reader: principals.Principal | None) -> ApprovalView:
     """Verify a row, and return it as this reader sees it."""
-    return ApprovalView(stored=approval, reader=reader, tampered=verification.fault(approval))
+    return ApprovalView(stored=approval, reader=reader, tampered=verification.find_fault(approval))
 
 
 CursorValues = tuple[datetime | None, datetime, UUID]

@@ -13,7 +13,7 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.rights import approval_rights, principals
 from approvals.rights.principals import Principal
 from approvals.rules import policy, tally
-from approvals.rules.policy import DECIDING, GROUP, PERSON, Policy, Stage, demands_of, keys_of
+from approvals.rules.policy import DECIDING, GROUP, PERSON, Policy, Stage, decode_demands, list_keys
 from runtime.ports.access import Actor
 from runtime.store import pool
 
@@ -26,7 +26,7 @@ _NAMES = """
     WHERE u.is_active AND g.name = ANY(%(groups)s)
 """
 _PEOPLE = f"""
-    SELECT p.username, clock_timestamp(), {principals.credentials_sql("p.username")} FROM (
+    SELECT p.username, clock_timestamp(), {principals.build_credentials_sql("p.username")} FROM (
         {_NAMES} AND u.username > %(after)s AND (%(all)s OR u.username = ANY(%(people)s)
             OR EXISTS (SELECT FROM auth_user_groups n JOIN auth_group named ON named.id = n.group_id
                 WHERE n.user_id = u.id AND named.name = ANY(%(named)s))
@@ -50,30 +50,30 @@ class Outlook:
     is_part: bool = False
 
 
-def deciders() -> tuple[Principal, ...]:
+def list_deciders() -> tuple[Principal, ...]:
     """Return all active people with a right to decide, by name."""
     return tuple(chain.from_iterable(_read()))
 
 
-def first(keys: frozenset[str], count: int) -> tuple[Principal, ...]:
+def list_first_deciders(keys: frozenset[str], count: int) -> tuple[Principal, ...]:
     """Return the people with a right to decide whom these keys name, and all deputies, until there are `count`."""
     people = list[Principal]()
     for chunk in _read(keys):
         people += chunk
-        unmatched = (keys.isdisjoint(keys_of(row.person, row.groups)) for row in people)
+        unmatched = (keys.isdisjoint(list_keys(row.person, row.groups)) for row in people)
         if len(people) - sum(unmatched) >= count:
             break
     return tuple(people)
 
 
-def names() -> tuple[str, ...]:
+def list_decider_names() -> tuple[str, ...]:
     """Name the active members of the groups that decide, to choose from. Their rights are not verified."""
-    with pool.in_transaction() as connection:
+    with pool.join_transaction() as connection:
         rows = connection.execute(f"{_NAMES} ORDER BY 1", {"groups": sorted(DECIDING)}).fetchall()
     return tuple(name for (name,) in rows)
 
 
-def outlook_of(
+def read_outlook(
     approval: Approval, votes: Mapping[str, int] | None = None, *, limit: int | None = None
 ) -> Outlook:
     """Return the outlook of one request now. It reads the people who matter to its rule, `limit` at a time.
@@ -81,32 +81,32 @@ def outlook_of(
     It stops as soon as they suffice: a page must not verify the rights of thousands.
     """
     people, latest, limit = tuple[Principal, ...](), None, limit or READ
-    for some in _read(_keys(approval), limit):
+    for some in _read(_find_keys(approval), limit):
         people += some
-        latest = outlook(approval, people, votes=votes)
+        latest = compute_outlook(approval, people, votes=votes)
         if latest.suffice:
             return replace(latest, is_part=len(some) == limit)
-    return latest or outlook(approval, (), votes=votes)
+    return latest or compute_outlook(approval, (), votes=votes)
 
 
-def relevant(approval: Approval, people: Iterable[Principal]) -> tuple[Principal, ...]:
+def select_relevant(approval: Approval, people: Iterable[Principal]) -> tuple[Principal, ...]:
     """Return those of these people who can matter to the rule of a request, the deputies of others among them."""
-    keys = _keys(approval)
+    keys = _find_keys(approval)
     if keys is None:
         return tuple(people)
     return tuple(
         principal
         for principal in people
-        if principal.stand_ins or not keys.isdisjoint(keys_of(principal.person, principal.groups))
+        if principal.stand_ins or not keys.isdisjoint(list_keys(principal.person, principal.groups))
     )
 
 
-def end_of(approval: Approval) -> datetime:
+def find_deadline(approval: Approval) -> datetime:
     """Return the deadline, or the last of all times."""
     return approval.expires_at or _NEVER
 
 
-def outlook(
+def compute_outlook(
     approval: Approval,
     people: Iterable[Principal],
     at: datetime | None = None,
@@ -120,20 +120,20 @@ def outlook(
     are all deputies, by default those among the people.
     """
     at = at or timezone.now()
-    demands = demands_of(approval.rule)
+    demands = decode_demands(approval.rule)
     people = tuple(people)
     deputies = people if deputies is None else deputies
     if votes is None:
         votes = dict(approval.votes.values_list("person", "stage")) if demands is not None else {}
-    end = end_of(approval)
+    end = find_deadline(approval)
     away_people = {absent.person for principal in deputies for absent in principal.stands_for}
-    able = _able(approval, people, {*votes, *away_people}, at)
-    away_people = {absent.person for principal in deputies for absent in principal.absent_at(end)}
+    able = _select_able(approval, people, {*votes, *away_people}, at)
+    away_people = {absent.person for principal in deputies for absent in principal.list_absent(end)}
     then = [
-        replace(person, stands_for=person.absent_at(end)) if person.stand_ins else person
+        replace(person, stands_for=person.list_absent(end)) if person.stand_ins else person
         for person in people
     ]
-    later = _able(approval, then, {*votes, *away_people}, end)
+    later = _select_able(approval, then, {*votes, *away_people}, end)
     away = tuple(
         f"{absent.person} (deputy {principal.person})"
         for principal in deputies
@@ -141,22 +141,22 @@ def outlook(
     )
     if demands is None:
         return Outlook(people=tuple(able), suffice=bool(later), able=tuple(able), away=away)
-    stages = policy.stages(demands, approval.opened_until, at)
-    stage = tally.current(stages, votes)
+    stages = policy.compute_stages(demands, approval.opened_until, at)
+    stage = tally.find_current_stage(stages, votes)
     now = [
         name
         for name, principal in able.items()
-        if stage is None or stages[stage].admits(name, principal.groups)
+        if stage is None or stages[stage].is_eligible(name, principal.groups)
     ]
     for_others = {
         name: absent
         for name, principal in able.items()
         for absent, groups in _stand_ins(approval, principal, votes, at)
-        if name not in now and stage is not None and stages[stage].admits(absent, groups)
+        if name not in now and stage is not None and stages[stage].is_eligible(absent, groups)
     }
     if approval.is_of_call:
         suffice = tally.can_complete(
-            policy.stages(demands, approval.opened_until, end),
+            policy.compute_stages(demands, approval.opened_until, end),
             votes,
             {name: principal.groups for name, principal in later.items()},
             {
@@ -174,7 +174,7 @@ def outlook(
     )
 
 
-def impossible(policy: Policy, people: Iterable[Principal]) -> str | None:
+def find_impossible_rule(policy: Policy, people: Iterable[Principal]) -> str | None:
     """Name the first rule that too few people could ever meet; None if all can be met.
 
     A run's requester cannot decide, so where one of these people may start runs, one more is needed than the quorum.
@@ -236,29 +236,29 @@ class VotePanel:
     turn_comes: bool = False
 
 
-def could_decide(approval: ApprovalView) -> str:
+def name_possible_deciders(approval: ApprovalView) -> str:
     """Name the first people who could decide a pending request without a rule, for a reader who may not."""
     has_rule = approval.demands is not None
     if approval.denial is None or not approval.is_pending or approval.tampered or has_rule:
         return ""
-    outlook = outlook_of(approval.stored, limit=RIGHTS_READ)
+    outlook = read_outlook(approval.stored, limit=RIGHTS_READ)
     names, count = ", ".join(outlook.people[:NAMED]), len(outlook.people) - NAMED
     least = "at least " if outlook.is_part else ""
     return f"{names} and {least}{count} more" if count > 0 else names
 
 
-def too_few(approval: ApprovalView, panel: VotePanel | None) -> tuple[str, ...] | None:
+def find_too_few_people(approval: ApprovalView, panel: VotePanel | None) -> tuple[str, ...] | None:
     """Name who is left if too few people can approve a pending request in time; None if they suffice."""
     if panel is not None:
         return None if panel.suffice else panel.could
     pending = approval.status == Approval.Status.PENDING and not approval.tampered
     if not pending or approval.undecidable_at is None:  # the sweeper looks each minute
         return None
-    outlook = outlook_of(Approval.objects.get(pk=approval.id))
+    outlook = read_outlook(Approval.objects.get(pk=approval.id))
     return None if outlook.suffice else outlook.people[:MAX_NAMED]
 
 
-def panel(approval: ApprovalView) -> VotePanel | None:
+def find_panel(approval: ApprovalView) -> VotePanel | None:
     """Return the panel of a request for its reader; None under the default policy, where one person decides."""
     demands = approval.demands
     if demands is None or approval.tampered:
@@ -267,11 +267,11 @@ def panel(approval: ApprovalView) -> VotePanel | None:
     votes = list(rows.order_by("at", "person"))
     counted = {vote.person: vote.stage for vote in votes}
     pending = approval.is_pending
-    stages = policy.stages(demands, approval.opened_until, timezone.now())
-    current = tally.current(stages, counted) if pending else None
+    stages = policy.compute_stages(demands, approval.opened_until, timezone.now())
+    current = tally.find_current_stage(stages, counted) if pending else None
     outlook = Outlook(people=(), suffice=True)
     if pending:
-        outlook = outlook_of(approval.stored, counted)
+        outlook = read_outlook(approval.stored, counted)
     return VotePanel(
         rule=demands.rule,
         version=approval.policy_version,
@@ -282,7 +282,7 @@ def panel(approval: ApprovalView) -> VotePanel | None:
             StageView(
                 number=index + 1,
                 quorum=stage.quorum,
-                eligible=_eligible(stage),
+                eligible=_describe_eligible(stage),
                 votes=tuple(vote for vote in votes if vote.stage == index),
                 waits=index == current,
             )
@@ -299,9 +299,9 @@ def panel(approval: ApprovalView) -> VotePanel | None:
     )
 
 
-def _keys(approval: Approval) -> frozenset[str] | None:
+def _find_keys(approval: Approval) -> frozenset[str] | None:
     """Return whom the rule of a request names, as in `Stage.keys`; None if every reviewer can decide it."""
-    demands = None if approval.is_in_doubt else demands_of(approval.rule)
+    demands = None if approval.is_in_doubt else decode_demands(approval.rule)
     keys = None if demands is None else demands.readers
     return None if keys is None else frozenset(keys)
 
@@ -320,10 +320,10 @@ def _read(
         "most": limit,
     }
     while True:
-        with pool.in_transaction() as connection:
+        with pool.join_transaction() as connection:
             rows = connection.execute(_PEOPLE, parameters).fetchall()
         people = [
-            principals.from_rights(Actor(person=name), credentials, at)
+            principals.restore_principal(Actor(person=name), credentials, at)
             for name, at, credentials in rows
         ]
         yield tuple(principal for principal in people if principal is not None)
@@ -332,7 +332,7 @@ def _read(
         parameters["after"] = rows[-1][0]
 
 
-def _able(
+def _select_able(
     approval: Approval, people: Sequence[Principal], excluded: Collection[str], at: datetime
 ) -> dict[str, Principal]:
     """Return the people who may decide at a time. `excluded` are away with a deputy, or have a vote."""
@@ -342,7 +342,7 @@ def _able(
         then = replace(principal, cooling_until=None) if cooled else principal
         if principal.person in excluded or principal.person in approval.voted_for:
             continue
-        if approval_rights.denial(then, approval, at=at) is None:
+        if approval_rights.find_denial(then, approval, at=at) is None:
             able[principal.person] = principal
     return able
 
@@ -367,18 +367,20 @@ def _turn(
     stage = stages[current]
     members = ", ".join(name for name in could[:MAX_NAMED] if name not in stage.people)
     return {
-        "waits_for": f"{_eligible(stage)} ({members})" if members else _eligible(stage),
+        "waits_for": f"{_describe_eligible(stage)} ({members})"
+        if members
+        else _describe_eligible(stage),
         "turn_comes": any(_is_in(later, reader) for later in stages[current + 1 :]),
     }
 
 
 def _is_in(stage: Stage, reader: Principal) -> bool:
     return any(
-        stage.admits(principal.person, principal.groups)
+        stage.is_eligible(principal.person, principal.groups)
         for principal in (reader, *reader.stands_for)
     )
 
 
-def _eligible(stage: Stage) -> str:
+def _describe_eligible(stage: Stage) -> str:
     """Name who may vote in a stage."""
     return ", ".join((*stage.people, *stage.groups)) or "everyone who may decide"

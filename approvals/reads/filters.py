@@ -26,7 +26,7 @@ from runtime.core.values.enums import GateKind, Risk
 from runtime.core.values.verdicts import IN_HISTORY
 from runtime.errors import InvalidInput
 from runtime.ports.approvals import CallOutcome
-from runtime.reads.filters import duration, terms
+from runtime.reads.filters import read_duration, split_terms
 
 MAX_LENGTH = 200
 _NOW = Func(function="clock_timestamp")
@@ -35,7 +35,7 @@ STEPS = (*OnExpiry, ESCALATE, UNDECIDABLE)
 _OF_PEOPLE = ("claimed", "handed")  # whose requests depend on who searches
 
 
-def condition(text: str, person: str = "") -> Q:
+def build_condition(text: str, person: str = "") -> Q:
     """Return the condition for a search by `person`; an empty text matches everything.
 
     Raises InvalidInput naming `q`.
@@ -45,18 +45,18 @@ def condition(text: str, person: str = "") -> Q:
     if "\0" in text:
         raise InvalidInput("q", "must not contain a null character")
     search = Q()
-    for key, word in terms(text, OPERATORS):
-        search &= _FIELDS[key](word) if key in _FIELDS else _of_person(key, word.lower(), person)
+    for key, word in split_terms(text, OPERATORS):
+        search &= _FIELDS[key](word) if key in _FIELDS else _match_person(key, word.lower(), person)
     return search
 
 
 def is_short(text: str) -> bool:
     """Say whether a search finds few requests by another table: those that its person claims or was handed."""
-    pairs = terms(text, OPERATORS)
+    pairs = split_terms(text, OPERATORS)
     return any(key in _OF_PEOPLE and word.lower() == "me" for key, word in pairs)
 
 
-def names_in(items: Collection[ApprovalView]) -> dict[str, list[str]]:
+def collect_names(items: Collection[ApprovalView]) -> dict[str, list[str]]:
     """Return the names in these rows, by the filter that takes them, to be suggested."""
     names = {
         "agent": {agent for item in items for agent in item.path[: -1 if item.call else None]},
@@ -76,7 +76,7 @@ class Agents(Func):
 _PATH: Any = Cast(F("path"), TextField())
 
 
-def of_instance(word: str, field: str = "q") -> Q:
+def match_instance(word: str, field: str = "q") -> Q:
     """Return the condition for requests of an instance. Raise InvalidInput naming the field."""
     try:
         token = str(UUID(word))
@@ -85,28 +85,28 @@ def of_instance(word: str, field: str = "q") -> Q:
     return Q(run__agent=external_call.AGENT, run__token=token)
 
 
-def _choice(key: str, choices: Sequence[str], word: str) -> Q:
+def _match_choice(key: str, choices: Sequence[str], word: str) -> Q:
     if word.lower() not in choices:
         raise InvalidInput("q", f"must name one of the {key}s {', '.join(choices)} after {key}:")
     return Q(**{key: word.lower()})
 
 
-def _of_person(key: str, word: str, person: str) -> Q:
+def _match_person(key: str, word: str, person: str) -> Q:
     claims = ApprovalClaim.objects.filter(until__gt=_NOW)
     match key, word:
         case "claimed", "me":
-            return _among(claims.filter(person=person))
+            return _match_rows(claims.filter(person=person))
         case "claimed", "yes":
             return Q(Exists(claims.filter(approval=OuterRef("pk"))))
         case "claimed", "no":
             return ~Q(Exists(claims.filter(approval=OuterRef("pk"))))
         case "handed", "me":
-            return _among(Handover.objects.filter(person=person))
+            return _match_rows(Handover.objects.filter(person=person))
     words = "me, yes or no" if key == "claimed" else "me"
     raise InvalidInput("q", f"must have {words} after {key}:")
 
 
-def _among(rows: QuerySet[Any]) -> Q:
+def _match_rows(rows: QuerySet[Any]) -> Q:
     """Return the condition for the requests of these rows. They are few, so they are read first."""
     ids = ArraySubquery(rows.values("approval_id"))
     return Q(
@@ -120,7 +120,7 @@ def _among(rows: QuerySet[Any]) -> Q:
     )
 
 
-def _next(word: str) -> Q:
+def _match_next_step(word: str) -> Q:
     step = word.lower()
     if step not in STEPS:
         raise InvalidInput("q", f"must name one of the steps {', '.join(STEPS)} after next:")
@@ -131,16 +131,16 @@ _FIELDS: Mapping[str, Callable[[str], Q]] = {
     "": lambda word: (
         Q(sentence__icontains=word) | Q(requester__icontains=word) | Q(IContains(_PATH, word))
     ),
-    "risk": lambda word: _choice("risk", [*Risk], word),
-    "kind": lambda word: _choice("kind", [*GateKind], word),
+    "risk": lambda word: _match_choice("risk", [*Risk], word),
+    "kind": lambda word: _match_choice("kind", [*GateKind], word),
     "agent": lambda word: Q(IContains(Agents(F("path")), word)),
     "tool": lambda word: Q(tool__icontains=word),
     "by": lambda word: Q(requester__icontains=word),
-    "instance": of_instance,
-    "next": _next,
-    "due": lambda word: Q(expires_at__lt=timezone.now() + duration(word, "due")),
-    "older": lambda word: Q(created_at__lte=timezone.now() - duration(word, "older")),
-    "newer": lambda word: Q(created_at__gt=timezone.now() - duration(word, "newer")),
+    "instance": match_instance,
+    "next": _match_next_step,
+    "due": lambda word: Q(expires_at__lt=timezone.now() + read_duration(word, "due")),
+    "older": lambda word: Q(created_at__lte=timezone.now() - read_duration(word, "older")),
+    "newer": lambda word: Q(created_at__gt=timezone.now() - read_duration(word, "newer")),
 }
 OPERATORS = (*_FIELDS, *_OF_PEOPLE)
 
@@ -191,7 +191,7 @@ def read_criteria(parameters: Mapping[str, str], zone: tzinfo) -> DecisionFilter
     search = parameters.get("q", "")
     if len(search) > MAX_LENGTH:
         raise InvalidInput("q", f"must be at most {MAX_LENGTH} characters")
-    for key, text in terms(search, KEYS):
+    for key, text in split_terms(search, KEYS):
         if not key:
             words.append(text)
         elif key in values:
@@ -200,11 +200,11 @@ def read_criteria(parameters: Mapping[str, str], zone: tzinfo) -> DecisionFilter
             values[key] = text
     fields: dict[str, Any] = {key: _read_value(key, text, zone) for key, text in values.items()}
     inbox_search = " ".join(f'"{word}"' if " " in word or ":" in word else word for word in words)
-    condition(inbox_search)
+    build_condition(inbox_search)
     return DecisionFilter(words=inbox_search, texts=values, **fields)
 
 
-def midnight(day: date, zone: tzinfo) -> datetime:
+def compute_midnight(day: date, zone: tzinfo) -> datetime:
     """Return the start of a day in a zone."""
     return datetime.combine(day, time.min, tzinfo=zone)
 
@@ -222,11 +222,11 @@ def _read_value(key: str, text: str, zone: tzinfo) -> str | datetime:
             raise InvalidInput(key, "must not contain a null character")
         return text
     if key == "instance":
-        of_instance(text, key)
+        match_instance(text, key)
         return text
     try:
         if len(text) == len("2026-11-24"):
-            return midnight(date.fromisoformat(text) + timedelta(days=key == "until"), zone)
+            return compute_midnight(date.fromisoformat(text) + timedelta(days=key == "until"), zone)
         at = datetime.fromisoformat(text)
         return at if at.tzinfo else at.replace(tzinfo=zone)
     except (ValueError, OverflowError):

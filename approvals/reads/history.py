@@ -37,7 +37,7 @@ SCANNED = 5_000
 
 PEOPLES = (Approval.Status.APPROVED, Approval.Status.DENIED, Approval.Status.ANSWERED)
 _Position = tuple[datetime, UUID]
-_VOTES = f"SELECT r.id, {votes.sql()} FROM approvals_approval r WHERE r.id = ANY(%s)"
+_VOTES = f"SELECT r.id, {votes.build_votes_sql()} FROM approvals_approval r WHERE r.id = ANY(%s)"
 _FACTS = (
     "id", "run", "kind", "tool", "path", "risk", "requester", "status", "created_at",
     "decided_by", "decided_for", "decided_at", "effective_at", "channel", "rule", "policy_version", "voted",
@@ -137,7 +137,7 @@ class _Walk:
         return Q(**{f"{self.at}__{lookup}": at})
 
 
-def page(
+def read_page(
     principal: Principal | None,
     criteria: filters.DecisionFilter,
     *,
@@ -148,22 +148,24 @@ def page(
     if not 1 <= limit <= MAX_LIMIT:
         raise InvalidInput("limit", f"must be from 1 to {MAX_LIMIT}")
     after = None if cursor is None else approval_views.decode_cursor(cursor, parts=2)[1:]
-    conditions = request_rules.readable_requests(principal) & _condition(criteria)
+    conditions = request_rules.match_readable_requests(principal) & _build_condition(criteria)
     approvals, ends = list[Approval](), list[_Position]()
-    for walk in _walks(principal, criteria):
+    for walk in _choose_walks(principal, criteria):
         rows = walk.rows(criteria, after)
         if last := walk.end(criteria, after):
             ends.append(last)
             rows = rows.filter(walk.until(last))
         approvals += rows.filter(conditions & walk.filter).select_related("outcome")[: limit + 1]
     # The rows of all walks in order, up to the first place at which a walk ended early.
-    end, ordered = max(ends, default=None), sorted(approvals, key=_position, reverse=True)
-    complete = [approval for approval in ordered if end is None or _position(approval) >= end]
+    end, ordered = max(ends, default=None), sorted(approvals, key=_make_position, reverse=True)
+    complete = [approval for approval in ordered if end is None or _make_position(approval) >= end]
     listed = complete[:limit]
     votes_by_approval = _read_votes(approval.id for approval in listed if approval.rule is not None)
-    items = tuple(_decision(approval, votes_by_approval.get(approval.id)) for approval in listed)
+    items = tuple(
+        _build_past_decision(approval, votes_by_approval.get(approval.id)) for approval in listed
+    )
     if len(complete) > limit:
-        last = _position(complete[limit - 1])
+        last = _make_position(complete[limit - 1])
         return HistoryPage(items=items, next=approval_views.encode_cursor(*last), until=None)
     return HistoryPage(
         items=items,
@@ -180,7 +182,7 @@ def open_in_doubt(
     if not runs:
         return {}
     rows = Approval.objects.filter(
-        request_rules.readable_requests(principal),
+        request_rules.match_readable_requests(principal),
         IN_DOUBT,
         run__in=runs,
         status=Approval.Status.PENDING,
@@ -191,7 +193,7 @@ def open_in_doubt(
     }
 
 
-def outcome_of(approval_id: UUID) -> str:
+def read_outcome(approval_id: UUID) -> str:
     """Return the recorded outcome of a request's call, empty if there is none. The caller may read the request."""
     return (
         ApprovalOutcome.objects.filter(approval=approval_id)
@@ -201,15 +203,17 @@ def outcome_of(approval_id: UUID) -> str:
     )
 
 
-def _position(approval: Approval) -> _Position:
+def _make_position(approval: Approval) -> _Position:
     assert approval.decided_at is not None  # it is closed
     return approval.decided_at, approval.id
 
 
-def _walks(principal: Principal | None, criteria: filters.DecisionFilter) -> tuple[_Walk, ...]:
+def _choose_walks(
+    principal: Principal | None, criteria: filters.DecisionFilter
+) -> tuple[_Walk, ...]:
     """Choose the index to walk. Two hold the agents: that of the run, and the one that proposed the call."""
     if principal is not None and not (
-        principal.has(Scope.ADMIN) or policy.risks_decided_by(principal.groups)
+        principal.has(Scope.ADMIN) or policy.list_decidable_risks(principal.groups)
     ):
         return (_Walk(condition=Q(requester=principal.person), filter=_is_person(criteria.person)),)
     if criteria.outcome:
@@ -242,8 +246,8 @@ def _walks(principal: Principal | None, criteria: filters.DecisionFilter) -> tup
     return (_Walk(condition=Q()),)
 
 
-def _condition(criteria: filters.DecisionFilter) -> Q:
-    condition = filters.condition(criteria.words)
+def _build_condition(criteria: filters.DecisionFilter) -> Q:
+    condition = filters.build_condition(criteria.words)
     exact = {
         "requester": criteria.by,
         "tool": criteria.tool,
@@ -252,7 +256,7 @@ def _condition(criteria: filters.DecisionFilter) -> Q:
     }
     condition &= Q(**{name: value for name, value in exact.items() if value})
     if criteria.instance:
-        condition &= filters.of_instance(criteria.instance)
+        condition &= filters.match_instance(criteria.instance)
     if criteria.verdict:
         condition &= is_verdict(criteria.verdict)
     if criteria.agent:
@@ -265,7 +269,7 @@ def is_verdict(verdict: str) -> Q:
     condition = Q(status=verdict)
     for decided, name in IN_HISTORY.items():
         status = VERDICTS[decided].status
-        listed = Q(statement__contains=statements.verdict_text(decided))
+        listed = Q(statement__contains=statements.format_verdict(decided))
         if verdict == name:
             return listed & Q(status=status)
         if verdict == status:
@@ -299,9 +303,9 @@ def _read_votes(approval_ids: Iterable[UUID]) -> dict[UUID, str | None]:
         return dict(cursor.fetchall())
 
 
-def _decision(approval: Approval, stored_votes: str | None) -> PastDecision:
+def _build_past_decision(approval: Approval, stored_votes: str | None) -> PastDecision:
     """Verify a row and its votes, and return it as plain data."""
-    tampered, outcome = verification.fault(approval), getattr(approval, "outcome", None)
+    tampered, outcome = verification.find_fault(approval), getattr(approval, "outcome", None)
     voters: tuple[votes.Cast, ...] = ()
     try:
         voters = votes.read(approval, stored_votes)
@@ -320,18 +324,20 @@ def _decision(approval: Approval, stored_votes: str | None) -> PastDecision:
         outcome=outcome and outcome.outcome,
         position=outcome and outcome.position,
         voters=voters,
-        edits=() if tampered else _edits(approval),
+        edits=() if tampered else _list_edits(approval),
     )
 
 
-def _edits(approval: Approval) -> tuple[argument_changes.ArgumentChange, ...]:
+def _list_edits(approval: Approval) -> tuple[argument_changes.ArgumentChange, ...]:
     """Return what an approval with changes changed. Secret and held values are masked."""
     if approval.edited is None or verification.is_erased(approval):
         return ()
     texts = [json.loads(text) for text in (approval.args, approval.edited)]
-    redacted = (sealing.redacted_args(approval.tool, args) for args in texts)
-    before, after = (sealing.opened_args(approval.tool, args) for args in texts)
-    masked = frozenset.intersection(*(sealing.secret_args(approval.tool, args) for args in texts))
+    redacted = (sealing.redact_args(approval.tool, args) for args in texts)
+    before, after = (sealing.open_secret_args(approval.tool, args) for args in texts)
+    masked = frozenset.intersection(
+        *(sealing.list_secret_args(approval.tool, args) for args in texts)
+    )
     of_masked = [
         argument_changes.ArgumentChange(
             path=name,
@@ -344,7 +350,7 @@ def _edits(approval: Approval) -> tuple[argument_changes.ArgumentChange, ...]:
         for name in sorted(masked & before.keys())
         if before[name] != after[name]
     ]
-    return (*argument_changes.changes(*redacted), *of_masked)
+    return (*argument_changes.list_changes(*redacted), *of_masked)
 
 
 def read_evidence(approval: approval_views.ApprovalView) -> dict[str, Any]:
@@ -354,20 +360,22 @@ def read_evidence(approval: approval_views.ApprovalView) -> dict[str, Any]:
     the votes. Each extension of the deadline is signed for itself.
     """
     row = approval.stored
-    signature = signatures.Signature(hex=statements.signature_of(row), key_id=str(row.key_id))
+    signature = signatures.Signature(hex=statements.decode_signature(row), key_id=str(row.key_id))
     return {
         "request": {name: getattr(approval, name) for name in _FACTS},
         "digest": approval.digest,
-        **_signed(statements.signed_text(row), signature),
-        "extensions": [_signed(*signed) for signed in statements.extension_texts(row)],
+        **_build_signed_fields(statements.restore_signed_text(row), signature),
+        "extensions": [
+            _build_signed_fields(*signed) for signed in statements.list_extension_texts(row)
+        ],
     }
 
 
-def _signed(text: str, signature: signatures.Signature) -> dict[str, str]:
+def _build_signed_fields(text: str, signature: signatures.Signature) -> dict[str, str]:
     return {
-        "signed_bytes": signatures.labelled(purposes.DECISIONS, text).decode(),
+        "signed_bytes": signatures.label_text(purposes.DECISIONS, text).decode(),
         "algorithm": "Ed25519",
         "signature": signature.hex,
         "key": signature.key_id,
-        "public_key": files.key_of(purposes.DECISIONS, signature.key_id).hex(),
+        "public_key": files.read_key(purposes.DECISIONS, signature.key_id).hex(),
     }

@@ -59,12 +59,12 @@ class Counts:
     @property
     def mine_text(self) -> str:
         """The number of requests for this person, as text."""
-        return _count_text(self.mine)
+        return _format_count(self.mine)
 
     @property
     def for_others_text(self) -> str:
         """The number of requests for others, as text."""
-        return _count_text(self.for_others)
+        return _format_count(self.for_others)
 
     @property
     def only_in_doubt(self) -> bool:
@@ -72,16 +72,18 @@ class Counts:
         return self.mine == self.in_doubt <= MAX_COUNT
 
 
-def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = ()) -> Counts:
+def count_requests(
+    principal: Principal | None, searches: Sequence[tuple[View, str]] = ()
+) -> Counts:
     """Count the pending requests for this person and for others, and those of each view and search, in one query."""
     pending = Approval.objects.filter(
-        approval_rights.readable_requests(principal), status=Approval.Status.PENDING
+        approval_rights.match_readable_requests(principal), status=Approval.Status.PENDING
     )
-    decidable = pending.filter(approval_rights.decidable_requests(principal))
+    decidable = pending.filter(approval_rights.match_decidable_requests(principal))
     further = list[QuerySet[Approval] | None]()
     for view, q in searches:
         try:
-            further.append(_pending(principal, view, q))
+            further.append(_select_pending(principal, view, q))
         except InvalidInput:
             further.append(None)
     short = [
@@ -91,16 +93,16 @@ def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = (
     lists = (
         decidable,
         decidable.filter(IN_DOUBT),
-        pending.filter(approval_rights.undecidable_requests(principal)),
+        pending.filter(approval_rights.match_undecidable_requests(principal)),
     )
     exact = [rows for rows, few in zip(further, short, strict=True) if rows is not None and few]
     other = [rows for rows, few in zip(further, short, strict=True) if rows is not None and not few]
     counted = [*((rows, MAX_COUNT) for rows in lists), *((rows, MAX_FOUND) for rows in exact)]
-    (mine, unknown, for_others, *numbers), (looked_at, *some) = _counted(counted, pending, other)
+    (mine, unknown, for_others, *numbers), (looked_at, *some) = _count_rows(counted, pending, other)
     is_complete = looked_at < pending_ages.WINDOW
-    exact_texts = iter([_count_text(number, MAX_FOUND) for number in numbers])
+    exact_texts = iter([_format_count(number, MAX_FOUND) for number in numbers])
     window_texts = iter(
-        [_count_text(number, MAX_FOUND, is_complete=is_complete) for number in some]
+        [_format_count(number, MAX_FOUND, is_complete=is_complete) for number in some]
     )
     return Counts(
         mine=mine,
@@ -113,25 +115,25 @@ def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = (
     )
 
 
-def _pending(principal: Principal | None, view: View, q: str) -> QuerySet[Approval]:
+def _select_pending(principal: Principal | None, view: View, q: str) -> QuerySet[Approval]:
     """Select the pending requests of a view, calls in doubt included. Raise InvalidInput naming `q`."""
     match view:
         case View.MINE:
-            condition = approval_rights.decidable_requests(principal)
+            condition = approval_rights.match_decidable_requests(principal)
         case View.OTHERS:
-            condition = approval_rights.undecidable_requests(principal)
+            condition = approval_rights.match_undecidable_requests(principal)
         case View.ALL:
             condition = Q()
-    readable = approval_rights.readable_requests(principal)
+    readable = approval_rights.match_readable_requests(principal)
     return Approval.objects.filter(
         readable,
         condition,
-        filters.condition(q, principal.person if principal else ""),
+        filters.build_condition(q, principal.person if principal else ""),
         status=Approval.Status.PENDING,
     )
 
 
-def _counted(
+def _count_rows(
     lists: Sequence[tuple[QuerySet[Approval], int]],
     rows: QuerySet[Approval],
     inside: Sequence[QuerySet[Approval]],
@@ -151,7 +153,7 @@ def _counted(
                 Approval.objects.values("pk"),
                 *(inner_rows.values("pk")[: MAX_FOUND + 1] for inner_rows in inside),
             )
-            first, parameters = pending_ages.window_sql(rows)
+            first, parameters = pending_ages.build_window_sql(rows)
             window = f"({first} SELECT ARRAY[{numbers}])"
             parameters_of_lists += [*parameters, *parameters_of_counts]
     with connection.cursor() as cursor:
@@ -161,7 +163,7 @@ def _counted(
     return [count or 0 for count in counts_of_lists], [count or 0 for count in some]
 
 
-def page(
+def read_page(
     principal: Principal | None,
     *,
     view: View,
@@ -170,12 +172,12 @@ def page(
     cursor: str | None = None,
 ) -> Page[ApprovalView]:
     """Read one page of a list. `mine` excludes calls in doubt, see `in_doubt`. Raise InvalidInput naming either."""
-    rows = _pending(principal, view, q)
+    rows = _select_pending(principal, view, q)
     if view == View.MINE:
         rows = rows.exclude(IN_DOUBT)
-    in_order = order.ordered(rows if order.is_by_deadline else Approval.objects.all())
+    in_order = order.sort_rows(rows if order.is_by_deadline else Approval.objects.all())
     if cursor is not None:
-        in_order = in_order.filter(order.after_cursor(cursor))
+        in_order = in_order.filter(order.select_after_cursor(cursor))
     first = in_order[: LIMIT + 1]
     selected: Iterable[Approval] = first
     if not order.is_by_deadline:  # no index has this order, so it is that of the window
@@ -185,10 +187,12 @@ def page(
             selected = ()
     approvals = [to_view(approval, principal) for approval in selected]
     items = tuple(approvals[:LIMIT])
-    return Page(items=items, next=order.cursor(items[-1]) if len(approvals) > LIMIT else None)
+    return Page(
+        items=items, next=order.encode_cursor(items[-1]) if len(approvals) > LIMIT else None
+    )
 
 
-def requested_by(principal: Principal, limit: int) -> tuple[ApprovalView, ...]:
+def list_requested_by(principal: Principal, limit: int) -> tuple[ApprovalView, ...]:
     """Return the first pending requests of the runs of this person, the oldest first."""
     rows = Approval.objects.filter(requester=principal.person, status=Approval.Status.PENDING)
     return tuple(
@@ -199,10 +203,10 @@ def requested_by(principal: Principal, limit: int) -> tuple[ApprovalView, ...]:
 def find(principal: Principal | None, *, q: str, limit: int) -> tuple[ApprovalView, ...]:
     """Find pending requests among the WINDOW readable ones with the next deadlines. Raises InvalidInput naming `q`."""
     rows = Approval.objects.filter(
-        approval_rights.readable_requests(principal), status=Approval.Status.PENDING
+        approval_rights.match_readable_requests(principal), status=Approval.Status.PENDING
     )
-    condition = filters.condition(q, principal.person if principal else "")
-    matching = DEFAULT.ordered(Approval.objects.filter(condition))[:limit]
+    condition = filters.build_condition(q, principal.person if principal else "")
+    matching = DEFAULT.sort_rows(Approval.objects.filter(condition))[:limit]
     try:
         requests = pending_ages.read_in_window(rows, matching)
     except EmptyResultSet:
@@ -210,11 +214,11 @@ def find(principal: Principal | None, *, q: str, limit: int) -> tuple[ApprovalVi
     return tuple(to_view(approval, principal) for approval in requests)
 
 
-def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[ApprovalView, ...]:
+def list_in_doubt(principal: Principal | None, *, q: str = "") -> tuple[ApprovalView, ...]:
     """List the calls in doubt that this person may resolve, oldest first. Raises InvalidInput naming `q`."""
     rows = Approval.objects.filter(
-        approval_rights.decidable_requests(principal),
-        filters.condition(q, principal.person if principal else ""),
+        approval_rights.match_decidable_requests(principal),
+        filters.build_condition(q, principal.person if principal else ""),
         IN_DOUBT,
         status=Approval.Status.PENDING,
     )
@@ -223,7 +227,7 @@ def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[ApprovalView,
     )
 
 
-def previous_and_next(
+def find_previous_and_next(
     principal: Principal | None,
     approval: ApprovalView,
     q: str = "",
@@ -235,22 +239,22 @@ def previous_and_next(
     Those `without` are left out. Raises InvalidInput naming `q`.
     """
     rows = Approval.objects.filter(
-        approval_rights.decidable_requests(principal),
-        filters.condition(q, principal.person if principal else ""),
+        approval_rights.match_decidable_requests(principal),
+        filters.build_condition(q, principal.person if principal else ""),
         ~IN_DOUBT,
         status=Approval.Status.PENDING,
     ).exclude(pk__in=[approval.id, *without])
     later, window, window_parameters = order.after(approval), "", tuple[Any, ...]()
     try:
         if not order.is_by_deadline:
-            window, window_parameters = pending_ages.window_sql(rows)
+            window, window_parameters = pending_ages.build_window_sql(rows)
             rows = Approval.objects.all()
     except EmptyResultSet:
         return None, None
     sql, parameters = pending_ages.select_values(
         "id",
-        order.ordered(rows, backwards=True).exclude(later).values("id")[:1],
-        order.ordered(rows).filter(later).values("id")[:1],
+        order.sort_rows(rows, backwards=True).exclude(later).values("id")[:1],
+        order.sort_rows(rows).filter(later).values("id")[:1],
     )
     with connection.cursor() as cursor:
         cursor.execute(f"{window} SELECT {sql}", [*window_parameters, *parameters])
@@ -258,24 +262,28 @@ def previous_and_next(
     return before, after
 
 
-def closed(principal: Principal | None, listed_ids: Collection[UUID]) -> tuple[ApprovalView, ...]:
+def list_closed(
+    principal: Principal | None, listed_ids: Collection[UUID]
+) -> tuple[ApprovalView, ...]:
     """Return the requests among `listed_ids`, the rows on a reader's screen, that are no longer pending."""
-    rows = Approval.objects.filter(approval_rights.readable_requests(principal), pk__in=listed_ids)
+    rows = Approval.objects.filter(
+        approval_rights.match_readable_requests(principal), pk__in=listed_ids
+    )
     return tuple(
         to_view(approval, principal) for approval in rows.exclude(status=Approval.Status.PENDING)
     )
 
 
-def last_closed(principal: Principal | None) -> ApprovalView | None:
+def find_last_closed(principal: Principal | None) -> ApprovalView | None:
     """Return the request closed last, None if there is none."""
     rows = Approval.objects.filter(
-        approval_rights.readable_requests(principal), decided_at__isnull=False
+        approval_rights.match_readable_requests(principal), decided_at__isnull=False
     )
     approval = rows.order_by("-decided_at", "-id").first()
     return None if approval is None else to_view(approval, principal)
 
 
-def _count_text(count: int, limit: int = MAX_COUNT, *, is_complete: bool = True) -> str:
+def _format_count(count: int, limit: int = MAX_COUNT, *, is_complete: bool = True) -> str:
     """Return the number as text. It is not `is_complete` if only some rows were looked at."""
     return f"{count:,}" if is_complete and count <= limit else f"{min(count, limit):,}+"
 
@@ -296,13 +304,13 @@ def read_important_and_doubts(
     One query reads all.
     """
     rows = Approval.objects.filter(
-        approval_rights.readable_requests(principal),
-        approval_rights.decidable_requests(principal),
+        approval_rights.match_readable_requests(principal),
+        approval_rights.match_decidable_requests(principal),
         status=Approval.Status.PENDING,
     )
-    near = Approval.objects.filter(pk__in=DEFAULT.ordered(rows).values("pk")[:NEAR])
-    high = DEFAULT.ordered(rows.filter(OF_CALL, risk=Risk.HIGH))[:LOOKED_AT]
-    medium = DEFAULT.ordered(near.filter(OF_CALL, risk=Risk.MEDIUM))[:LOOKED_AT]
+    near = Approval.objects.filter(pk__in=DEFAULT.sort_rows(rows).values("pk")[:NEAR])
+    high = DEFAULT.sort_rows(rows.filter(OF_CALL, risk=Risk.HIGH))[:LOOKED_AT]
+    medium = DEFAULT.sort_rows(near.filter(OF_CALL, risk=Risk.MEDIUM))[:LOOKED_AT]
     unknown = rows.filter(IN_DOUBT).order_by("created_at", "id")[:LIMIT]
     selected = high.union(medium, *([unknown] if doubts else []), all=True)
     views = [to_view(approval, principal) for approval in selected]
@@ -321,13 +329,13 @@ class Neighbours:
     past: PastValues | None = None
 
 
-def neighbours_in_whole_list(principal: Principal | None, approval: ApprovalView) -> Neighbours:
+def find_list_neighbours(principal: Principal | None, approval: ApprovalView) -> Neighbours:
     """Return the requests before and after a request in the whole list, with the calls that it lists first."""
     risky, _ = read_important_and_doubts(principal, doubts=False)
-    odd = usual.of_requests(risky, principal, page_request=approval)
+    odd = usual.find_unusual_in_list(risky, principal, page_request=approval)
     first = [view.id for view in pick_important(risky, odd)]
     if approval.id not in first:
-        before, after = previous_and_next(principal, approval, without=first)
+        before, after = find_previous_and_next(principal, approval, without=first)
         before = before or next(reversed(first), None)
         return Neighbours(before=before, after=after, past=odd.past)
     index = first.index(approval.id)
@@ -335,24 +343,27 @@ def neighbours_in_whole_list(principal: Principal | None, approval: ApprovalView
     if index + 1 < len(first):
         after = first[index + 1]
     else:
-        listed = page(principal, view=View.MINE).items
+        listed = read_page(principal, view=View.MINE).items
         after = next((view.id for view in listed if view.id not in first), None)
     return Neighbours(before=before, after=after, past=odd.past)
 
 
-def following(approval: ApprovalView) -> UUID | None:
+def find_next_request(approval: ApprovalView) -> UUID | None:
     """Return what the whole list shows after a request that was just decided: the next one, else the one before."""
     risky, _ = read_important_and_doubts(approval.reader, doubts=False)
     pending = copy(approval.stored)
     pending.status = Approval.Status.PENDING
     calls = (*risky, replace(approval, stored=pending))
-    first = [view.id for view in pick_important(calls, usual.of_requests(calls, approval.reader))]
+    first = [
+        view.id
+        for view in pick_important(calls, usual.find_unusual_in_list(calls, approval.reader))
+    ]
     if approval.id not in first:
-        before, after = previous_and_next(approval.reader, approval, without=first)
+        before, after = find_previous_and_next(approval.reader, approval, without=first)
         return after or before or next(reversed(first), None)
     first.remove(approval.id)
     return next(
-        iter(first or [view.id for view in page(approval.reader, view=View.MINE).items]), None
+        iter(first or [view.id for view in read_page(approval.reader, view=View.MINE).items]), None
     )
 
 

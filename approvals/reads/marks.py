@@ -70,7 +70,7 @@ class Teamwork:
     comments: tuple[Remark, ...]
 
 
-def marks(approval_ids: Collection[UUID]) -> Mapping[UUID, Mark]:
+def read_marks(approval_ids: Collection[UUID]) -> Mapping[UUID, Mark]:
     """Return the mark of each request that has a claim, a hand-over or a comment, in one query."""
     if not approval_ids:
         return {}
@@ -80,7 +80,7 @@ def marks(approval_ids: Collection[UUID]) -> Mapping[UUID, Mark]:
     return {request: mark for request, mark in marks_by_id.items() if mark != Mark()}
 
 
-def of(approval_id: UUID, person: str) -> Teamwork:
+def read_teamwork(approval_id: UUID, person: str) -> Teamwork:
     """Return the teamwork on a request, for this reader, in one query."""
     parameters: dict[str, Any] = {
         "approvals": [approval_id],

@@ -19,7 +19,7 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.reads.filters import Agents
 from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
-from runtime.reads.labels import title_of
+from runtime.reads.labels import format_agent_title
 
 _RANKS = {Risk.HIGH: 0, Risk.MEDIUM: 1, Risk.LOW: 2}
 _DUE = (
@@ -89,7 +89,7 @@ class Order:
         """Whether the index by deadline has this order, so that any number of rows can be walked in it."""
         return (self.sort, self.group) == (Sort.DEADLINE, Grouping.DEADLINE)
 
-    def ordered(self, rows: QuerySet[Approval], *, backwards: bool = False) -> QuerySet[Approval]:
+    def sort_rows(self, rows: QuerySet[Approval], *, backwards: bool = False) -> QuerySet[Approval]:
         """Put the rows in order, or in the reverse order."""
         keys = self._keys()
         rows = rows.alias(**{key.name: key.expression for key in keys if key.expression})
@@ -101,7 +101,7 @@ class Order:
         """Return the condition for the rows after this request."""
         return self._after([key.value(approval) for key in self._keys()])
 
-    def after_cursor(self, cursor: str) -> Q:
+    def select_after_cursor(self, cursor: str) -> Q:
         """Return the condition for the rows after a cursor. Raise InvalidInput naming `cursor`."""
         keys = self._keys()
         try:
@@ -112,7 +112,7 @@ class Order:
             raise InvalidInput("cursor", "is not a cursor of this list") from exc
         return self._after(values)
 
-    def cursor(self, approval: ApprovalView) -> str:
+    def encode_cursor(self, approval: ApprovalView) -> str:
         """Encode the place of a request in this order."""
         values = [key.value(approval) for key in self._keys()]
         text = json.dumps([v.isoformat() if isinstance(v, datetime) else v for v in values])
@@ -128,11 +128,11 @@ class Order:
                     title = f"{approval.risk.capitalize()} risk"
                 case Grouping.AGENT:
                     agents = approval.path[:-1] if approval.call else approval.path
-                    title = " › ".join(map(title_of, agents))
+                    title = " › ".join(map(format_agent_title, agents))
                 case Grouping.KIND:
-                    title = title_of(approval.tool) if approval.tool else _NO_TOOL
+                    title = format_agent_title(approval.tool) if approval.tool else _NO_TOOL
                 case _:
-                    bucket = _bucket(approval.expires_at, now)
+                    bucket = _compute_bucket(approval.expires_at, now)
                     title = _NEVER if bucket == len(_DUE) else _DUE[bucket][0]
             rows_by_title.setdefault(title, []).append(approval)
         return [
@@ -152,7 +152,11 @@ class Order:
                 never = When(expires_at__isnull=True, then=Value(len(_DUE)))
                 last = Value(len(_DUE) - 1)
                 due = Case(never, *bounds, default=last, output_field=IntegerField())
-                keys.append(_Key("due", lambda row: _bucket(row.expires_at, now), _number, due))
+                keys.append(
+                    _Key(
+                        "due", lambda row: _compute_bucket(row.expires_at, now), _decode_number, due
+                    )
+                )
             case Grouping.RISK:
                 keys.append(_RISK)
             case Grouping.AGENT:
@@ -176,27 +180,27 @@ class Order:
         return condition
 
 
-def _bucket(expires_at: datetime | None, now: datetime) -> int:
+def _compute_bucket(expires_at: datetime | None, now: datetime) -> int:
     if expires_at is None:
         return len(_DUE)
     remaining = expires_at - now
     return next(index for index, (_, bound) in enumerate(_DUE) if remaining <= bound)
 
 
-def _moment(value: Any) -> datetime:
+def _decode_moment(value: Any) -> datetime:
     at = datetime.fromisoformat(value)
     if at.tzinfo is None:
         raise ValueError(value)
     return at
 
 
-def _number(value: Any) -> int:
+def _decode_number(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= len(_DUE):
         raise ValueError(value)
     return value
 
 
-def _text(value: Any) -> str:
+def _encode_value(value: Any) -> str:
     if not isinstance(value, str) or "\0" in value:
         raise ValueError(value)
     value.encode()  # a lone surrogate is a ValueError
@@ -206,7 +210,7 @@ def _text(value: Any) -> str:
 _RISK = _Key(
     "rank",
     lambda approval: _RANKS[Risk(approval.risk)],
-    _number,
+    _decode_number,
     Case(
         *(When(risk=risk, then=Value(rank)) for risk, rank in _RANKS.items()),
         output_field=IntegerField(),
@@ -215,22 +219,22 @@ _RISK = _Key(
 _AGENTS = _Key(
     "agents",
     lambda approval: json.dumps(approval.path[:-1], ensure_ascii=False),  # as Postgres writes it
-    _text,
+    _encode_value,
     Agents(F("path")),
 )
-_KIND = _Key("tool", lambda approval: approval.tool, _text)
+_KIND = _Key("tool", lambda approval: approval.tool, _encode_value)
 _DEADLINE = _Key(
     "expires_at",
     lambda approval: approval.expires_at,
-    lambda value: None if value is None else _moment(value),
+    lambda value: None if value is None else _decode_moment(value),
     may_be_null=True,
 )
 _NEXT = _Key(
     "step_at",
     lambda approval: approval.next_at or approval.expires_at,
-    lambda value: None if value is None else _moment(value),
+    lambda value: None if value is None else _decode_moment(value),
     Coalesce("next_at", "expires_at"),
     may_be_null=True,
 )
-_CREATED = _Key("created_at", lambda approval: approval.created_at, _moment)
-_ID = _Key("id", lambda approval: str(approval.id), lambda value: UUID(_text(value)))
+_CREATED = _Key("created_at", lambda approval: approval.created_at, _decode_moment)
+_ID = _Key("id", lambda approval: str(approval.id), lambda value: UUID(_encode_value(value)))

@@ -120,7 +120,7 @@ _LONG = (
 )
 
 
-def window_sql(
+def build_window_sql(
     rows: QuerySet[Approval], *, all_columns: bool = False
 ) -> tuple[str, tuple[Any, ...]]:
     """Return the WITH query for the first WINDOW of these rows, and its parameters; `all_columns` with all columns.
@@ -135,7 +135,7 @@ def window_sql(
 
 def read_in_window(rows: QuerySet[Approval], in_order: QuerySet[Approval]) -> list[Approval]:
     """Read those requests that `in_order` selects among the first WINDOW of these rows, in its order."""
-    window, window_parameters = window_sql(rows, all_columns=True)
+    window, window_parameters = build_window_sql(rows, all_columns=True)
     sql, parameters = in_order.query.sql_with_params()
     return list(Approval.objects.raw(f"{window} {sql}", (*window_parameters, *parameters)))
 
@@ -174,9 +174,9 @@ class DecisionDay:
 
 def count() -> None:
     """Count the newest days again. Several processes may at once."""
-    past = DailyDecisions.objects.filter(day__lte=clock.now().date())
+    past = DailyDecisions.objects.filter(day__lte=clock.read_time().date())
     newest = past.order_by("-day").values_list("day", flat=True).first()
-    since = run_figures.recount_from(newest)
+    since = run_figures.compute_recount_start(newest)
     by_person = Q(status__in=PEOPLES, allowance__isnull=True)
     took: Any = ExpressionWrapper(
         Extract(F("decided_at") - F("created_at"), "epoch"), output_field=FloatField()
@@ -217,12 +217,12 @@ def read_days(since: date, until: date) -> tuple[DecisionDay, ...]:
         DecisionDay(
             day=row.day,
             verdicts=row.verdicts,
-            median=_seconds(row.median),
-            p90=_seconds(row.p90),
+            median=_convert_seconds(row.median),
+            p90=_convert_seconds(row.p90),
         )
         for row in rows
     )
 
 
-def _seconds(number: float | None) -> timedelta | None:
+def _convert_seconds(number: float | None) -> timedelta | None:
     return None if number is None else timedelta(seconds=number)

@@ -25,10 +25,13 @@ class Deciders:
 
     def __init__(self, policy: Policy) -> None:
         self.rules = (*policy.rules, OTHER_CALLS)
-        keys = {key for rule in self.rules for stage in _widest(rule) for key in stage.keys}
+        keys = {key for rule in self.rules for stage in _widen_stages(rule) for key in stage.keys}
         person_keys = frozenset(key for key in keys if key.startswith(PERSON))
-        read = [deciders.first(frozenset({key}), MOST + 1) for key in sorted(keys - person_keys)]
-        read += [deciders.first(person_keys, len(person_keys))] if person_keys else []
+        read = [
+            deciders.list_first_deciders(frozenset({key}), MOST + 1)
+            for key in sorted(keys - person_keys)
+        ]
+        read += [deciders.list_first_deciders(person_keys, len(person_keys))] if person_keys else []
         people = {person.person: person for chunk in read for person in chunk}
         away = {absent.person for person in people.values() for absent in person.stands_for}
         self.people = {
@@ -47,13 +50,13 @@ class Deciders:
 
     def problem(self, rule: Rule) -> str:
         """Say why this rule cannot be met now; empty if it can."""
-        if not self._can_meet(_widest(rule)):
+        if not self._can_meet(_widen_stages(rule)):
             return "too few people can meet it now"
         return (
             "" if self._can_meet(rule.stages) else "too few people can meet it before it escalates"
         )
 
-    def problems(self) -> dict[str, str]:
+    def find_problems(self) -> dict[str, str]:
         """Return the problem of each rule that cannot be met now, by its name."""
         problems = {rule.name: self.problem(rule) for rule in self.rules}
         return {name: problem for name, problem in problems.items() if problem}
@@ -65,7 +68,7 @@ class Deciders:
         """
         rules_of = dict[str, list[str]]()
         for rule in self.rules:
-            stages = _widest(rule)
+            stages = _widen_stages(rule)
             if not self._can_meet(stages):
                 continue
             total = sum(stage.quorum for stage in stages)
@@ -87,7 +90,7 @@ class Deciders:
                 name
                 for name in sorted(self.people)
                 if any(
-                    stage.admits(*voter)
+                    stage.is_eligible(*voter)
                     for voter in ((name, self.people[name]), *self.stand_ins[name])
                 )
             )
@@ -136,11 +139,11 @@ class ToolDeciders:
         return any(rule.asks != "never" for rule in self.rules)
 
 
-def by_tool(policy: Policy) -> tuple[ToolDeciders, ...]:
+def list_tool_deciders(policy: Policy) -> tuple[ToolDeciders, ...]:
     """List the tools of all published agents by name. Agents for which the same holds share a row."""
     people = Deciders(policy)
     agents_of = dict[ToolDeciders, list[str]]()
-    for tool in wiring.catalogue().published_tools():
+    for tool in wiring.resolve_catalogue().list_published_tools():
         rules = list[RuleDeciders]()
         for rule in (*policy.rules, OTHER_CALLS):
             if (
@@ -150,14 +153,14 @@ def by_tool(policy: Policy) -> tuple[ToolDeciders, ...]:
             ):
                 continue
             demands = Demands(rule=rule.name, stages=rule.stages)
-            stages = (demands.of_one_person() if tool.question else demands).stages
+            stages = (demands.demand_one_person() if tool.question else demands).stages
             asks = "always" if rule.approval or tool.gated or tool.question else "never"
             if not rule.approval and "approval" in tool.depends:
                 asks = "by its arguments"
             rules.append(
                 RuleDeciders(
                     name=rule.name,
-                    calls=policy_sentences.condition(rule.when).strip(),
+                    calls=policy_sentences.describe_condition(rule.when).strip(),
                     asks=asks,
                     stages=tuple(
                         StageDeciders(
@@ -181,7 +184,7 @@ def by_tool(policy: Policy) -> tuple[ToolDeciders, ...]:
     return tuple(sorted(rows, key=lambda row: (row.tool, row.agents)))
 
 
-def _widest(rule: Rule) -> tuple[Stage, ...]:
+def _widen_stages(rule: Rule) -> tuple[Stage, ...]:
     """Return the stages with the people of all steps of escalation."""
     return tuple(
         replace(

@@ -9,7 +9,7 @@ from approvals.models import IN_DOUBT, OF_CALL, Approval
 from approvals.reads.approval_views import ApprovalView, to_view
 from approvals.rights import approval_rights as request_rules
 from approvals.rights.principals import Principal
-from runtime.core.values.ids import turn_of
+from runtime.core.values.ids import parse_turn
 from runtime.core.values.verdicts import BEFORE_CALL
 
 
@@ -29,7 +29,7 @@ def read_others(approval: ApprovalView) -> OtherApprovals:
     """Return the other approvals of the run that matter to this one; of its turn those that its reader may read."""
     first = None  # of the ids of the turn's calls
     if not approval.tampered:  # else the call may be malformed
-        first = f"c{turn_of(approval.call)}."
+        first = f"c{parse_turn(approval.call)}."
     condition = Q(tool=approval.tool, status=Approval.Status.DENIED)
     if first is not None:
         condition |= Q(frame=approval.frame, call__startswith=first)
@@ -40,7 +40,7 @@ def read_others(approval: ApprovalView) -> OtherApprovals:
             to_view(row, approval.reader)
             for row in rows
             if (first is not None and row.frame == approval.frame and row.call.startswith(first))
-            and (row.id != approval.id and request_rules.reads(approval.reader, row))
+            and (row.id != approval.id and request_rules.may_read_request(approval.reader, row))
         ),
         denied=tuple(
             (row.frame, row.call, row.gate)
@@ -65,10 +65,10 @@ def open_in_doubt(approval: ApprovalView) -> UUID | None:
     return rows.values_list("id", flat=True).first()
 
 
-def asked_again(approval: ApprovalView, principal: Principal | None) -> ApprovalView | None:
+def find_asked_again(approval: ApprovalView, principal: Principal | None) -> ApprovalView | None:
     """Return the request that asked about the same call again after this one, None if this reader may read none."""
     rows = Approval.objects.filter(
-        request_rules.readable_requests(principal),
+        request_rules.match_readable_requests(principal),
         OF_CALL,
         run=approval.run,
         frame=approval.frame,
@@ -92,6 +92,6 @@ def read_next_revision(approval: ApprovalView) -> ApprovalView | None:
 
 
 def _find_revision(approval: ApprovalView, **key: object) -> ApprovalView | None:
-    readable = request_rules.readable_requests(approval.reader)
+    readable = request_rules.match_readable_requests(approval.reader)
     revision = Approval.objects.filter(readable, run=approval.run, **key).first()
     return None if revision is None else to_view(revision, approval.reader)

@@ -66,7 +66,7 @@ class Share:
     reading: timedelta
 
 
-def measured(text: str) -> Measured | None:
+def parse_measurement(text: str) -> Measured | None:
     """Read what the page sent; None if it sent nothing, or anything else."""
     try:
         sent = json.loads(text) if len(text) <= MAX_TEXT else None
@@ -74,34 +74,34 @@ def measured(text: str) -> Measured | None:
         return None
     if not isinstance(sent, dict):
         return None
-    opened_ms, visible_ms = (_duration(sent.get(name)) for name in ("opened", "visible"))
+    opened_ms, visible_ms = (_parse_duration(sent.get(name)) for name in ("opened", "visible"))
     sections = sent.get("sections")
     if opened_ms is None or visible_ms is None or not isinstance(sections, dict):
         return None
     names = [name for name in sections if _NAME.fullmatch(name)][:MAX_SECTIONS]
     return Measured(
-        first_seen_ms=_duration(sent.get("seen")),
+        first_seen_ms=_parse_duration(sent.get("seen")),
         opened_ms=opened_ms,
         visible_ms=min(visible_ms, opened_ms),
         sections={name: sections[name] is True for name in names},
     )
 
 
-def record(
+def record_reading(
     approval: ApprovalView, measured_times: Measured | None, actor: Actor, *, edits: int = 0
 ) -> None:
     """Store the reading of a decision or vote of this person. A failure is logged: the decision stands."""
     if measured_times is None:
         return
-    at = approval.decided_at or clock.now()
-    needed = reading_ms(approval)
+    at = approval.decided_at or clock.read_time()
+    needed = estimate_reading_ms(approval)
     row = ReviewTime(
         approval_id=approval.id,
         person=actor.person,
         first_seen_at=None
         if measured_times.first_seen_ms is None
-        else _before(at, measured_times.first_seen_ms, approval),
-        opened_at=_before(at, measured_times.opened_ms, approval),
+        else _compute_start(at, measured_times.first_seen_ms, approval),
+        opened_at=_compute_start(at, measured_times.opened_ms, approval),
         decided_at=at,
         visible_ms=measured_times.visible_ms,
         reading_ms=needed,
@@ -125,7 +125,7 @@ def record(
         log.warning("Request %s: how it was read is not stored: %s", approval.id, exc)
 
 
-def undone(approval_id: UUID, actor: Actor) -> None:
+def record_undo(approval_id: UUID, actor: Actor) -> None:
     """Count an undo, or the withdrawal of a vote, by this person. The next decision updates the row."""
     rows = ReviewTime.objects.filter(approval=approval_id, person=actor.person)
     rows.update(decided_at=None, undone=F("undone") + 1)
@@ -136,16 +136,16 @@ def erase(run: UUID) -> None:
     ReviewTime.objects.filter(approval__run=run).delete()
 
 
-def of(approval: ApprovalView, person: str) -> ReviewTime | None:
+def find_review_time(approval: ApprovalView, person: str) -> ReviewTime | None:
     """Return how this person read the request, None if it was not measured."""
     return ReviewTime.objects.filter(
         approval=approval.id, person=person, decided_at__isnull=False
     ).first()
 
 
-def share() -> Share:
+def compute_team_share() -> Share:
     """Return the share of the team over the last decisions that were measured."""
-    since = clock.now() - timedelta(days=DAYS)
+    since = clock.read_time() - timedelta(days=DAYS)
     rows = ReviewTime.objects.filter(decided_at__gte=since).order_by("-decided_at")
     rows_read = list(rows.values_list("person", "considered", "visible_ms", "reading_ms")[:LAST])
     enough = len(rows_read) >= LEAST and len({person for person, *_ in rows_read}) > 1
@@ -153,19 +153,19 @@ def share() -> Share:
     return Share(
         decisions=len(rows_read),
         considered=considered if enough else None,
-        visible=_middle([row[2] for row in rows_read]),
-        reading=_middle([row[3] for row in rows_read]),
+        visible=_compute_median([row[2] for row in rows_read]),
+        reading=_compute_median([row[3] for row in rows_read]),
     )
 
 
-def reading_ms(approval: ApprovalView) -> int:
+def estimate_reading_ms(approval: ApprovalView) -> int:
     """Return how long a fast reader needs for the words of the request: sentence, arguments and preview."""
     text = [approval.sentence, json.dumps([approval.args, approval.preview], ensure_ascii=False)]
     words = (word for part in text for word in _WORD.findall(part))
     return min(MAX_MS, MS_PER_WORD * sum(-(-len(word) // LETTERS) for word in words))
 
 
-def edits(approval: ApprovalView) -> int:
+def count_edits(approval: ApprovalView) -> int:
     """Return how many arguments the decision changed."""
     before, after = approval.args, approval.edited
     if not isinstance(before, dict) or not isinstance(after, dict):
@@ -174,15 +174,15 @@ def edits(approval: ApprovalView) -> int:
     return sum(before.get(name, missing) != after.get(name, missing) for name in {*before, *after})
 
 
-def _middle(times: Sequence[int]) -> timedelta:
+def _compute_median(times: Sequence[int]) -> timedelta:
     return timedelta(milliseconds=median(times or [0]))
 
 
-def _duration(value: Any) -> int | None:
+def _parse_duration(value: Any) -> int | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return int(value) if is_number and 0 <= value <= MAX_MS else None
 
 
-def _before(at: datetime, ms: int, approval: ApprovalView) -> datetime:
+def _compute_start(at: datetime, ms: int, approval: ApprovalView) -> datetime:
     """Return the start of the measured period, but no earlier than the approval was opened."""
     return max(approval.stored.created_at, at - timedelta(milliseconds=ms))

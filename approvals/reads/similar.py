@@ -33,12 +33,12 @@ _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 Block = tuple[int, int, int]
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Split a text into words, blanks and marks. Joined, they are the text again."""
     return _WORD.findall(text)
 
 
-def blocks(old: Sequence[str], new: Sequence[str]) -> list[Block] | None:
+def find_equal_blocks(old: Sequence[str], new: Sequence[str]) -> list[Block] | None:
     """Return the equal blocks as (start in old, start in new, length), in order.
 
     Returns None if more than MOST_EDITS words are removed or added.
@@ -47,41 +47,41 @@ def blocks(old: Sequence[str], new: Sequence[str]) -> list[Block] | None:
     start = next((n for n in range(shorter) if old[n] != new[n]), shorter)
     remaining = shorter - start
     end = next((n for n in range(remaining) if old[-1 - n] != new[-1 - n]), remaining)
-    inner = _shared(old[start : len(old) - end], new[start : len(new) - end])
+    inner = _find_shared_blocks(old[start : len(old) - end], new[start : len(new) - end])
     if inner is None:
         return None
     ends = (len(old) - end, len(new) - end, end)
     return [(0, 0, start), *((a + start, b + start, size) for a, b, size in inner), ends]
 
 
-def _shared(old: Sequence[str], new: Sequence[str]) -> list[Block] | None:
+def _find_shared_blocks(old: Sequence[str], new: Sequence[str]) -> list[Block] | None:
     """Run Myers' shortest edit script, up to MOST_EDITS edits."""
     reach = {1: 0}
     trail: list[dict[int, int]] = []
     for edits in range(min(MAX_EDITS, len(old) + len(new)) + 1):
         trail.append(dict(reach))
         for diagonal in range(-edits, edits + 1, 2):
-            x = _entered(reach, diagonal, edits)
+            x = _compute_entry(reach, diagonal, edits)
             y = x - diagonal
             while x < len(old) and y < len(new) and old[x] == new[y]:
                 x, y = x + 1, y + 1
             reach[diagonal] = x
             if x >= len(old) and y >= len(new):
-                return _walked_back(trail, len(old), len(new))
+                return _walk_back(trail, len(old), len(new))
     return None
 
 
-def _entered(reach: dict[int, int], diagonal: int, edits: int) -> int:
+def _compute_entry(reach: dict[int, int], diagonal: int, edits: int) -> int:
     """Return the position in the old text at which a diagonal is entered: by an added word, or a removed one."""
     came = diagonal == -edits or (diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1])
     return reach[diagonal + 1] if came else reach[diagonal - 1] + 1
 
 
-def _walked_back(trail: list[dict[int, int]], x: int, y: int) -> list[Block]:
+def _walk_back(trail: list[dict[int, int]], x: int, y: int) -> list[Block]:
     blocks_back: list[Block] = []
     for edits in range(len(trail) - 1, -1, -1):
         diagonal = x - y
-        entered = _entered(trail[edits], diagonal, edits)
+        entered = _compute_entry(trail[edits], diagonal, edits)
         if x > entered:
             blocks_back.append((entered, entered - diagonal, x - entered))
         if edits == 0:
@@ -146,9 +146,13 @@ class ComparedArgument:
         """Describe a change in the number of spaces at the start and end, because spaces are invisible."""
         if self.difference not in (ArgumentDifference.CHANGED, ArgumentDifference.ADDED):
             return ""
-        was, now = _outer("".join(part.text for part in self.was)), _outer(self.text)
+        was, now = (
+            _count_outer_spaces("".join(part.text for part in self.was)),
+            _count_outer_spaces(self.text),
+        )
         sentences = [
-            f"It {verb} with {_counted(after)}{f', before with {_counted(before)}' if self.was else ''}."
+            f"It {verb} with {_describe_spaces(after)}"
+            f"{f', before with {_describe_spaces(before)}' if self.was else ''}."
             for verb, before, after in zip(("begins", "ends"), was, now, strict=True)
             if before != after
         ]
@@ -171,13 +175,13 @@ class Similar:
         return tuple(c for c in self.changes if c.difference is ArgumentDifference.SAME)
 
 
-def similar(approval: ApprovalView, *, until: float | None = None) -> Similar | None:
+def find_similar(approval: ApprovalView, *, until: float | None = None) -> Similar | None:
     """Compare with the newest similar approval that its reader may read; None if there is none.
 
     `until` is a time of `time.monotonic()`: after it, the words of the remaining arguments are not compared.
     """
     rows = Approval.objects.filter(
-        approval_rights.readable_requests(approval.reader),
+        approval_rights.match_readable_requests(approval.reader),
         OF_CALL,
         tool=approval.tool,
         path=list(approval.path),
@@ -190,7 +194,7 @@ def similar(approval: ApprovalView, *, until: float | None = None) -> Similar | 
     row = rows.order_by("-decided_at").annotate(compared_args=mine).first()
     if row is None or row.decided_by is None or row.decided_at is None:
         return None
-    if approval.tampered or verification.fault(row):
+    if approval.tampered or verification.find_fault(row):
         return None  # the row may have arguments that no reviewer approved
     return Similar(
         id=row.id,
@@ -198,17 +202,17 @@ def similar(approval: ApprovalView, *, until: float | None = None) -> Similar | 
         decided_by=row.decided_by,
         decided_at=row.decided_at,
         changes=tuple(
-            compared(
+            compare_arguments(
                 json.loads(row.edited or row.args),
                 json.loads(row.compared_args),
                 until=until,
-                secret=partial(sealing.secret_args, row.tool),
+                secret=partial(sealing.list_secret_args, row.tool),
             )
         ),
     )
 
 
-def compared(
+def compare_arguments(
     was: Any,
     now: Any,
     *,
@@ -224,7 +228,7 @@ def compared(
         was, now = {"arguments": was}, {"arguments": now}
     rows = list[ComparedArgument]()
     for name in [*now, *(name for name in was if name not in now)]:
-        before, after = _text(was.get(name, "")), _text(now.get(name, ""))
+        before, after = _format_text(was.get(name, "")), _format_text(now.get(name, ""))
         old, new, in_words = _as_changed(before), _as_changed(after), True
         if name in hidden:
             difference, old, new = ArgumentDifference.HIDDEN, (), ()
@@ -232,13 +236,15 @@ def compared(
             difference, old = ArgumentDifference.ADDED, ()
         elif name not in now:
             difference, new = ArgumentDifference.LEFT_OUT, ()
-        elif _json(was[name]) == _json(now[name]):  # as JSON: 1 and true are equal in Python alone
+        elif _format_json(was[name]) == _format_json(
+            now[name]
+        ):  # as JSON: 1 and true are equal in Python alone
             difference, old = ArgumentDifference.SAME, (DiffPart(text=after, changed=False),)
             new = old
         else:
             difference = ArgumentDifference.CHANGED
             is_late = until is not None and monotonic() >= until
-            parts = None if is_late else _parts(before, after)
+            parts = None if is_late else _split_parts(before, after)
             in_words = parts is not None
             old, new = parts or (old, new)
         rows.append(
@@ -247,40 +253,40 @@ def compared(
     return rows
 
 
-def _parts(was: str, now: str) -> tuple[tuple[DiffPart, ...], tuple[DiffPart, ...]] | None:
+def _split_parts(was: str, now: str) -> tuple[tuple[DiffPart, ...], tuple[DiffPart, ...]] | None:
     """Split both texts into equal and different words; None if that would take too long."""
     if was == now:
         return _as_changed(was), _as_changed(now)
     if max(len(was), len(now)) > MAX_COMPARED:
         return None
-    old, new = words(was), words(now)
-    shared = blocks(old, new)
+    old, new = split_words(was), split_words(now)
+    shared = find_equal_blocks(old, new)
     if shared is None:
         return None
     old_pieces, new_pieces = list[_Piece](), list[_Piece]()
-    for was_gap, now_gap, shared_words in _gaps(old, new, shared):
-        before, after = _characters(was_gap, now_gap) or ([(was_gap, True)], [(now_gap, True)])
+    for was_gap, now_gap, shared_words in _list_gaps(old, new, shared):
+        before, after = _mark_characters(was_gap, now_gap) or ([(was_gap, True)], [(now_gap, True)])
         old_pieces += [*before, (shared_words, False)]
         new_pieces += [*after, (shared_words, False)]
-    return _joined(old_pieces), _joined(new_pieces)
+    return _join_pieces(old_pieces), _join_pieces(new_pieces)
 
 
-def _characters(old: list[str], new: list[str]) -> tuple[list[_Piece], list[_Piece]] | None:
+def _mark_characters(old: list[str], new: list[str]) -> tuple[list[_Piece], list[_Piece]] | None:
     """Mark single characters where one word stands in place of another one like it, as in account numbers."""
     if len(old) != 1 or len(new) != 1 or max(len(old[0]), len(new[0])) > MAX_WORD:
         return None
     was, now = list(old[0]), list(new[0])
-    shared = blocks(was, now) or []
+    shared = find_equal_blocks(was, now) or []
     shared_size = sum(size for _, _, size in shared)
     if shared_size < MIN_KEPT or 2 * shared_size < max(len(was), len(now)):
         return None
-    gaps = list(_gaps(was, now, shared))
+    gaps = list(_list_gaps(was, now, shared))
     old_pieces = [piece for gap, _, same in gaps for piece in ((gap, True), (same, False))]
     new_pieces = [piece for _, gap, same in gaps for piece in ((gap, True), (same, False))]
     return old_pieces, new_pieces
 
 
-def _gaps(
+def _list_gaps(
     old: list[str], new: list[str], shared: Iterable[Block]
 ) -> Iterator[tuple[list[str], list[str], list[str]]]:
     """Return what differs before each equal block, on both sides, with the block."""
@@ -290,18 +296,18 @@ def _gaps(
         a, b = start + size, at + size
 
 
-def _joined(pieces: list[_Piece]) -> tuple[DiffPart, ...]:
+def _join_pieces(pieces: list[_Piece]) -> tuple[DiffPart, ...]:
     return tuple(
         DiffPart(text="".join(words), changed=changed) for words, changed in pieces if words
     )
 
 
-def _outer(text: str) -> tuple[int, int]:
+def _count_outer_spaces(text: str) -> tuple[int, int]:
     """Count the spaces at the beginning and the end of a text."""
     return len(text) - len(text.lstrip(" ")), len(text) - len(text.rstrip(" "))
 
 
-def _counted(spaces: int) -> str:
+def _describe_spaces(spaces: int) -> str:
     return f"{spaces or 'no'} space{'' if spaces == 1 else 's'}"
 
 
@@ -309,11 +315,11 @@ def _as_changed(text: str) -> tuple[DiffPart, ...]:
     return (DiffPart(text=text, changed=True),)
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else _json(value)
+def _format_text(value: Any) -> str:
+    return value if isinstance(value, str) else _format_json(value)
 
 
-def _json(value: Any) -> str:
+def _format_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=2)
 
 
@@ -352,7 +358,9 @@ def compare(
         usual_text = unusual_values.describe_usual_values(change.name, past)
         if change.difference is ArgumentDifference.SAME and not is_odd:
             unchanged.append(change)
-        elif not is_odd and not usual_text and unusual_values.always_differs(change.name, past):
+        elif (
+            not is_odd and not usual_text and unusual_values.is_always_different(change.name, past)
+        ):
             varying.append(change)
         else:
             rows.append(Compared(change=change, is_odd=is_odd, usual="" if is_odd else usual_text))

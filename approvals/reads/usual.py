@@ -66,7 +66,7 @@ class UnusualByApproval:
         }
 
 
-def histories(
+def read_histories(
     tools: Collection[str],
     principal: Principal | None,
     *,
@@ -97,13 +97,13 @@ def histories(
         if (
             approval.args
             and approval.removed_at is None
-            and approval_rights.reads(principal, approval)
+            and approval_rights.may_read_request(principal, approval)
         ):
-            calls[approval.tool] += _arguments(approval.tool, approval.args)
+            calls[approval.tool] += _decode_arguments(approval.tool, approval.args)
     return {name: learn(arguments) for name, arguments in calls.items()}
 
 
-def history_for_worker(connection: Connection, tool: str) -> PastValues:
+def read_history_for_worker(connection: Connection, tool: str) -> PastValues:
     """Return the past calls of a tool for a worker, which compares with all of them and shows none."""
     end = timezone.now()
     rows = connection.execute(
@@ -113,18 +113,18 @@ def history_for_worker(connection: Connection, tool: str) -> PastValues:
     calls = list[Any]()
     for *_, removed_at, args in rows.fetchall():
         if args and removed_at is None:
-            calls += _arguments(tool, args)
+            calls += _decode_arguments(tool, args)
     return learn(calls)
 
 
-def of_requests(
+def find_unusual_in_list(
     items: Iterable[ApprovalView],
     principal: Principal | None,
     *,
     limit: int | None = ROW_CHARACTERS,
     page_request: ApprovalView | None = None,
 ) -> UnusualByApproval:
-    """Find the odd values of the pending calls of a list, in one query. `limit` is as in `of_request`.
+    """Find the odd values of the pending calls of a list, in one query. `limit` is as in `find_unusual_in_request`.
 
     The query also reads the past calls for the request of the page, if it is pending.
     """
@@ -138,16 +138,18 @@ def of_requests(
         if page_request and page_request.is_of_call and page_request.status == "pending"
         else ""
     )
-    past = histories([approval.tool for approval in calls], principal, main_tool=main_tool)
+    past = read_histories([approval.tool for approval in calls], principal, main_tool=main_tool)
     by_request = dict[UUID, tuple[UnusualValue, ...]]()
     for approval in calls:
         if time_limits.is_used_up():
             return UnusualByApproval(by_request=by_request, left_out=True, past=past.get(main_tool))
-        by_request[approval.id] = of_request(approval, past[approval.tool], limit=limit)
+        by_request[approval.id] = find_unusual_in_request(
+            approval, past[approval.tool], limit=limit
+        )
     return UnusualByApproval(by_request=by_request, past=past.get(main_tool))
 
 
-def of_request(
+def find_unusual_in_request(
     approval: ApprovalView, history: PastValues, *, limit: int | None = None
 ) -> tuple[UnusualValue, ...]:
     """Find the odd values of one request. Arguments that its tool has no more are not missed."""
@@ -169,28 +171,31 @@ def without_dropped(oddities: Iterable[UnusualValue], schema: Any) -> tuple[Unus
     )
 
 
-def of_one(approval: ApprovalView) -> tuple[UnusualValue, ...]:
+def find_unusual_at_decision(approval: ApprovalView) -> tuple[UnusualValue, ...]:
     """Find the odd values of one request of any kind or status, beside the calls before its decision."""
     if not approval.is_of_call:
         return ()
-    return of_request(approval, history_before(approval))
+    return find_unusual_in_request(approval, read_history_before(approval))
 
 
-def history_before(approval: ApprovalView) -> PastValues:
+def read_history_before(approval: ApprovalView) -> PastValues:
     """Return the past calls of an approval's tool, from before its decision, that its reader may read."""
-    return histories([approval.tool], approval.reader, before=approval.decided_at)[approval.tool]
+    return read_histories([approval.tool], approval.reader, before=approval.decided_at)[
+        approval.tool
+    ]
 
 
-def of_arguments(approval: ApprovalView, args: Any) -> tuple[UnusualValue, ...]:
+def find_unusual_in_edit(approval: ApprovalView, args: Any) -> tuple[UnusualValue, ...]:
     """Find the odd values of the arguments with which a reviewer edits a call."""
     tool = approval.tool
-    redacted = sealing.redacted_args(tool, args)
+    redacted = sealing.redact_args(tool, args)
     return without_dropped(
-        find_unusual_values(redacted, histories([tool], approval.reader)[tool]), approval.schema
+        find_unusual_values(redacted, read_histories([tool], approval.reader)[tool]),
+        approval.schema,
     )
 
 
-def by_argument(oddities: Iterable[UnusualValue]) -> dict[str, list[UnusualValue]]:
+def group_by_argument(oddities: Iterable[UnusualValue]) -> dict[str, list[UnusualValue]]:
     """Return the oddities of each argument, for the place beside its value."""
     groups = dict[str, list[UnusualValue]]()
     for oddity in oddities:
@@ -198,9 +203,9 @@ def by_argument(oddities: Iterable[UnusualValue]) -> dict[str, list[UnusualValue
     return groups
 
 
-def _arguments(tool: str, args: str) -> list[Any]:
+def _decode_arguments(tool: str, args: str) -> list[Any]:
     """Return the arguments of a call without its secrets; nothing if they are no JSON."""
     try:
-        return [sealing.redacted_args(tool, json.loads(args))]
+        return [sealing.redact_args(tool, json.loads(args))]
     except (ValueError, RecursionError):
         return []

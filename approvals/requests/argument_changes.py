@@ -28,9 +28,9 @@ class ArgumentChange:
     odd: tuple[UnusualValue, ...] = ()
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[ArgumentChange]:
+def list_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[ArgumentChange]:
     """List the differences between two arguments, in the order of the first."""
-    return list(_changes(before, after, ""))
+    return list(_list_changes(before, after, ""))
 
 
 def describe(changes: Sequence[ArgumentChange]) -> str:
@@ -49,15 +49,17 @@ def _write(value: Any) -> str:
     return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}…"
 
 
-def _changes(
+def _list_changes(
     before: Mapping[str, Any], after: Mapping[str, Any], prefix: str
 ) -> Iterator[ArgumentChange]:
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name, _ABSENT), after.get(name, _ABSENT)
         if isinstance(old, dict) and isinstance(new, dict):
-            yield from _changes(old, new, f"{prefix}{name}.")
+            yield from _list_changes(old, new, f"{prefix}{name}.")
         elif (
-            old is _ABSENT or new is _ABSENT or json_schema.brief([old]) != json_schema.brief([new])
+            old is _ABSENT
+            or new is _ABSENT
+            or json_schema.format_value([old]) != json_schema.format_value([new])
         ):
             yield ArgumentChange(
                 path=f"{prefix}{name}",

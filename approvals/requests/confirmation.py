@@ -23,7 +23,7 @@ _Path = tuple[str | int, ...]
 _Named = tuple[_Path | None, str]
 
 
-def required(approval: Approval, edited: Any = None) -> str | None:
+def find_required_name(approval: Approval, edited: Any = None) -> str | None:
     """Return the name that starting the call must repeat; None if it needs no second step.
 
     `edited` are the arguments of an approval with changes.
@@ -31,63 +31,63 @@ def required(approval: Approval, edited: Any = None) -> str | None:
     if approval.kind not in STARTING_GATES or approval.risk in policy.UNDOABLE:
         return None
     try:
-        args = sealing.redacted_args(approval.tool, json.loads(approval.args))
+        args = sealing.redact_args(approval.tool, json.loads(approval.args))
     except (ValueError, RecursionError):  # tampered with: it cannot be decided
         args = None
     if edited is None:
-        return object_of(approval.tool, approval.sentence, args)
-    return object_of_edit(
-        approval.tool, approval.sentence, args, sealing.redacted_args(approval.tool, edited)
+        return name_object(approval.tool, approval.sentence, args)
+    return name_edited_object(
+        approval.tool, approval.sentence, args, sealing.redact_args(approval.tool, edited)
     )
 
 
-def object_of(tool: str, sentence: str, args: Any) -> str:
+def name_object(tool: str, sentence: str, args: Any) -> str:
     """Return the argument that tells most: the first text in the sentence, else a number in it, else another text.
 
     Without one that a person can read and type, it is the name of the tool.
     """
-    return _object(tool, sentence, args)[1]
+    return _find_object(tool, sentence, args)[1]
 
 
-def object_of_edit(tool: str, sentence: str, args: Any, edited: Any) -> str:
+def name_edited_object(tool: str, sentence: str, args: Any, edited: Any) -> str:
     """Return the object of the changed call: the value that took the place of the proposed call's object."""
-    object_path, _ = _object(tool, sentence, args)
-    value = next((now for path, now in _leaves(edited) if path == object_path), None)
+    object_path, _ = _find_object(tool, sentence, args)
+    value = next((now for path, now in _walk_leaves(edited) if path == object_path), None)
     if isinstance(value, str) and _is_typeable(value):
-        return _short(value)
+        return _shorten_text(value)
     if _is_number(value):
         return json.dumps(value)
-    return object_of(tool, sentence, edited)
+    return name_object(tool, sentence, edited)
 
 
-def _object(tool: str, sentence: str, args: Any) -> _Named:
+def _find_object(tool: str, sentence: str, args: Any) -> _Named:
     """Return the object's name and its path in the arguments."""
     texts, numbers = list[_Named](), list[_Named]()
-    for path, value in islice(_leaves(args), _MOST_VALUES):
+    for path, value in islice(_walk_leaves(args), _MOST_VALUES):
         if isinstance(value, str) and _is_typeable(value):
-            texts.append((path, _short(value)))
+            texts.append((path, _shorten_text(value)))
         elif _is_number(value):
             numbers.append((path, json.dumps(value)))
-    for named_values in (_in_order(texts, sentence), _in_order(numbers, sentence)):
+    for named_values in (_order_by_place(texts, sentence), _order_by_place(numbers, sentence)):
         if named_values:
             return named_values[0]
     return next((named for named in texts if not _ID.fullmatch(named[1])), (None, tool))
 
 
-def matches(text: str, name: str) -> bool:
+def is_same_name(text: str, name: str) -> bool:
     """Tell whether a person typed this name. Case and the width of spaces do not count; look-alike letters do."""
-    return _folded(text) == _folded(name)
+    return _fold_text(text) == _fold_text(name)
 
 
-def _leaves(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
+def _walk_leaves(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
     """Yield the texts and numbers, each with the names and indexes that lead to it."""
     match value:
         case dict() if sealing.MARK not in value:
             for name, inner in value.items():
-                yield from _leaves(inner, (*path, name))
+                yield from _walk_leaves(inner, (*path, name))
         case list():
             for index, inner in enumerate(value):
-                yield from _leaves(inner, (*path, index))
+                yield from _walk_leaves(inner, (*path, index))
         case str() | int() | float():
             yield path, value
         case _:
@@ -104,7 +104,7 @@ def _is_typeable(text: str) -> bool:
     return is_visible and text != sealing.REDACTED
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     """Shorten a long text after a word."""
     words = " ".join(text.split())
     if len(words) <= _MOST_CHARACTERS:
@@ -113,7 +113,7 @@ def _short(text: str) -> str:
     return cut or words[:_MOST_CHARACTERS]
 
 
-def _in_order(values: list[_Named], sentence: str) -> list[_Named]:
+def _order_by_place(values: list[_Named], sentence: str) -> list[_Named]:
     """Return those of the values that the sentence has as whole words, by their place in it."""
     text, positions = " ".join(sentence.split()), dict[_Named, int]()
     for value in values:
@@ -128,5 +128,5 @@ def _in_order(values: list[_Named], sentence: str) -> list[_Named]:
     return sorted(positions, key=positions.__getitem__)
 
 
-def _folded(text: str) -> str:
+def _fold_text(text: str) -> str:
     return " ".join(normalize("NFC", text).casefold().split())

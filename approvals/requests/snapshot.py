@@ -20,9 +20,9 @@ from approvals.signed import statements
 from runtime.core.values import json_schema
 from runtime.core.values.enums import EffectClass
 from runtime.core.values.errors import NotJson
-from runtime.core.values.ids import RANDOM_BITS, by_time
-from runtime.core.values.json_values import action_digest as digest_of_action
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.ids import RANDOM_BITS, make_uuid7
+from runtime.core.values.json_values import hash_action as digest_of_action
+from runtime.core.values.json_values import hash_value
 from runtime.core.values.limits import MAX_REPORTED
 from runtime.core.values.verdicts import BEFORE_CALL
 from runtime.errors import InvalidInput, require_json_input
@@ -53,24 +53,24 @@ class Judged:
     demands: policy.Demands | None = None
 
 
-def row(
+def build_request(
     snapshot: ReviewSnapshot, at: datetime, origin: Sequence[str] = (), judged: Judged | None = None
 ) -> Approval:
     """Build a pending request, asked at `at`, without writing it. `origin` lists the people in the run's origin."""
     judged = judged or Judged(risk=str(snapshot.risk))
     demands = judged.demands
     approval = signed_rows.make_approval(
-        id=by_time(at, secrets.randbits(RANDOM_BITS)),
+        id=make_uuid7(at, secrets.randbits(RANDOM_BITS)),
         run_id=snapshot.run,
         gate=snapshot.gate,
         kind=str(snapshot.kind),
         frame=snapshot.frame,
         call=snapshot.call,
         tool=snapshot.tool,
-        args=text(snapshot.args),
-        schema=digest_of(text(snapshot.schema)),
-        result_schema=_result_schema(snapshot),
-        preview=None if snapshot.preview is None else text(snapshot.preview),
+        args=encode_value(snapshot.args),
+        schema=compute_digest(encode_value(snapshot.schema)),
+        result_schema=_encode_result_schema(snapshot),
+        preview=None if snapshot.preview is None else encode_value(snapshot.preview),
         path=list(snapshot.path),
         effect=str(snapshot.effect),
         risk=judged.risk,
@@ -98,10 +98,10 @@ def row(
     if snapshot.allowed is not None:
         use = snapshot.allowed.use
         approval.allowance, approval.allowance_use = use.id, use.number
-    follows = policy.next_step(demands, approval.expires_at, policy.BEGINNING)
+    follows = policy.find_next_step(demands, approval.expires_at, policy.BEGINNING)
     if follows is not None:
         approval.next_step, approval.next_at = follows.step, follows.at
-    approval.approval_digest = approval_digest(approval)
+    approval.approval_digest = compute_approval_digest(approval)
     seal = signatures.seal(purposes.REQUESTS, approval.approval_digest, short=True)
     approval.seal, approval.seal_key_id = seal.mac, seal.key_id
     return approval
@@ -109,9 +109,9 @@ def row(
 
 def check_digests(approval: Approval) -> None:
     """Raise NotConfirmed unless the row still has its two digests."""
-    if action_digest(approval) != approval.action_digest:
+    if compute_action_digest(approval) != approval.action_digest:
         raise NotConfirmed("the stored call differs from the one submitted for review")
-    if approval_digest(approval) != approval.approval_digest:
+    if compute_approval_digest(approval) != approval.approval_digest:
         raise NotConfirmed("the stored request differs from the one submitted for review")
 
 
@@ -128,11 +128,13 @@ def check_seal(approval: Approval) -> None:
         statements.check_extensions(approval)
 
 
-def action_digest(approval: Approval) -> str | None:
+def compute_action_digest(approval: Approval) -> str | None:
     """Return the digest of the stored call, None if the stored values are no valid call."""
     try:
         path = tuple(approval.path)
-        return _action_digest(approval.tool, approval.schema, approval.args, path, approval.effect)
+        return _compute_action_digest(
+            approval.tool, approval.schema, approval.args, path, approval.effect
+        )
     except (ValueError, TypeError, RecursionError, NotJson):
         return None
 
@@ -150,12 +152,12 @@ def check_edit(approval: Approval, args: Any, digest: str | None) -> None:
         raise NotConfirmed("the edited arguments differ from the signed ones")
 
 
-def approval_digest(approval: Approval) -> str:
+def compute_approval_digest(approval: Approval) -> str:
     """Return the digest of all values shown to reviewers and of those that bind them to this gate."""
     # A program that writes to Postgres cannot move the request in lists: the digest has the time. Older requests have
     # it in their nonce too.
-    asked_at = f"@{_moment(approval.created_at)}"
-    return sha256_of(
+    asked_at = f"@{_format_moment(approval.created_at)}"
+    return hash_value(
         {
             "action": approval.action_digest,
             "run": str(approval.run_id),
@@ -170,8 +172,8 @@ def approval_digest(approval: Approval) -> str:
             **({"rule": approval.rule} if approval.rule is not None else {}),
             "requester": approval.requester,
             "origin": approval.origin,
-            "deadline": _moment(approval.first_expires_at or approval.expires_at),
-            "not_before": _moment(approval.not_before),
+            "deadline": _format_moment(approval.first_expires_at or approval.expires_at),
+            "not_before": _format_moment(approval.not_before),
             "result_schema": approval.result_schema,
             **({} if approval.preview is None else {"preview": approval.preview}),
             **(
@@ -190,7 +192,9 @@ def approval_digest(approval: Approval) -> str:
 
 # Cached: a worker needs the same digest when it applies a decision and again before the effect.
 @lru_cache(RECENT)
-def _action_digest(tool: str, schema: str, args: str, path: tuple[str, ...], effect: str) -> str:
+def _compute_action_digest(
+    tool: str, schema: str, args: str, path: tuple[str, ...], effect: str
+) -> str:
     return digest_of_action(
         tool=tool,
         schema=schema,
@@ -200,15 +204,15 @@ def _action_digest(tool: str, schema: str, args: str, path: tuple[str, ...], eff
     )
 
 
-def schema_texts(snapshot: ReviewSnapshot) -> list[str]:
+def list_schema_texts(snapshot: ReviewSnapshot) -> list[str]:
     """Return the schemas of the call that its request refers to by their digests."""
-    texts = [text(snapshot.schema)]
+    texts = [encode_value(snapshot.schema)]
     if snapshot.kind in BEFORE_CALL and snapshot.result_schema is not None:
-        texts.append(text(snapshot.result_schema))
+        texts.append(encode_value(snapshot.result_schema))
     return texts
 
 
-def _result_schema(snapshot: ReviewSnapshot) -> str | None:
+def _encode_result_schema(snapshot: ReviewSnapshot) -> str | None:
     """Return the schema of the result that a reviewer may report, as text, or give instead, by reference.
 
     None if the tool declares none, and for a gate without a call.
@@ -216,33 +220,37 @@ def _result_schema(snapshot: ReviewSnapshot) -> str | None:
     if snapshot.result_schema is None:
         return None
     if snapshot.kind.is_in_doubt:
-        return text(snapshot.result_schema)
-    return digest_of(text(snapshot.result_schema)) if snapshot.kind in BEFORE_CALL else None
+        return encode_value(snapshot.result_schema)
+    return (
+        compute_digest(encode_value(snapshot.result_schema))
+        if snapshot.kind in BEFORE_CALL
+        else None
+    )
 
 
-def text(value: Any) -> str:
+def encode_value(value: Any) -> str:
     """Write a JSON value as it is stored in a request."""
     return _ENCODER.encode(value)
 
 
-def _moment(at: datetime | None) -> str | None:
+def _format_moment(at: datetime | None) -> str | None:
     """Format a time in UTC, as the database returns it."""
     return None if at is None else at.astimezone(UTC).isoformat()
 
 
-def stored(texts: Sequence[str]) -> StatementPart:
+def build_schema_part(texts: Sequence[str]) -> StatementPart:
     """Return the part of a step that stores those of these schemas that are new."""
-    rows = [{"digest": digest_of(text), "body": text} for text in texts]
+    rows = [{"digest": compute_digest(text), "body": text} for text in texts]
     return StatementPart(name="schemas", sql=_STORE, parameters={"schemas": json.dumps(rows)})
 
 
 @lru_cache(RECENT_SCHEMAS)
-def digest_of(schema: str) -> str:
+def compute_digest(schema: str) -> str:
     """Return the digest of a schema, given as text. Raises ValueError, RecursionError or NotJson."""
-    return sha256_of(json.loads(schema))
+    return hash_value(json.loads(schema))
 
 
-def text_of(schema: str) -> str:
+def read_schema_text(schema: str) -> str:
     """Return the text of a schema, given as text or by reference. Raises NotConfirmed if it is not stored."""
     return _read(schema) if schema.startswith(_REFERENCE) else schema
 
@@ -251,22 +259,22 @@ def text_of(schema: str) -> str:
 def _read(digest: str) -> str:
     body = ToolSchema.objects.filter(digest=digest).values_list("body", flat=True).first()
     try:
-        if body is not None and digest_of(body) == digest:
+        if body is not None and compute_digest(body) == digest:
             return body
     except (ValueError, RecursionError, NotJson):
         pass
     raise NotConfirmed("the schema of the tool is missing, or not the one that was stored")
 
 
-def schema_of(approval: Approval) -> dict[str, Any] | None:
+def find_result_schema(approval: Approval) -> dict[str, Any] | None:
     """Return the schema of the tool's result, None if it declares none."""
     if approval.result_schema is None:
         return None
-    schema: dict[str, Any] = json.loads(text_of(approval.result_schema))
+    schema: dict[str, Any] = json.loads(read_schema_text(approval.result_schema))
     return schema
 
 
-def takes_text(schema: Any) -> bool:
+def is_text_schema(schema: Any) -> bool:
     """Tell whether a result of this schema is text and nothing else."""
     return isinstance(schema, dict) and schema.get("type") == "string"
 
@@ -276,7 +284,7 @@ def read_result(text: str, schema: Any) -> Any:
 
     Without a schema, a value that does not begin like JSON is text. Raise InvalidInput.
     """
-    if takes_text(schema):
+    if is_text_schema(schema):
         return text
     try:
         return json.loads(text)
@@ -290,9 +298,9 @@ def read_result(text: str, schema: Any) -> Any:
 def check_result(result: Any, schema: dict[str, Any] | None) -> None:
     """Raise InvalidInput, naming `result` or the place in it, unless the call could return this."""
     require_json_input(result, "result", MAX_REPORTED)
-    if sealing.looks_sealed(result):
+    if sealing.has_sealed_mark(result):
         raise InvalidInput(
             "result", "must not hold a sealed secret: only what tools return is sealed"
         )
-    for problem in json_schema.problems(schema or {}, result, "result"):
+    for problem in json_schema.list_problems(schema or {}, result, "result"):
         raise InvalidInput(problem.field, problem.detail)

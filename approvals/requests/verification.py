@@ -19,7 +19,7 @@ from approvals.rules.allowance_terms import Action
 from approvals.rules.policy import Demands, OnExpiry
 from approvals.signed import rows, statements, votes
 from runtime.core.values.enums import Decision, Verdict
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import InvalidInput, KeyMissing
 from runtime.keyring import purposes, sealing, signatures
@@ -30,7 +30,7 @@ _ERASED_ARGS = "{}"
 SIGNED = (Approval.Status.APPROVED, Approval.Status.DENIED, Approval.Status.ANSWERED)
 
 
-def fault(approval: Approval) -> str | None:
+def find_fault(approval: Approval) -> str | None:
     """Name the first value of this row that does not verify; None if all do.
 
     Costs a few hashes, and a query for a schema that this process has not read yet.
@@ -38,12 +38,12 @@ def fault(approval: Approval) -> str | None:
     try:
         if not is_erased(approval):
             snapshot.check_digests(approval)
-            snapshot.text_of(approval.schema)
-            snapshot.text_of(approval.result_schema or "")
+            snapshot.read_schema_text(approval.schema)
+            snapshot.read_schema_text(approval.result_schema or "")
         snapshot.check_seal(approval)
         # Lists are filtered by `excluded`, which the seal does not cover.
-        missing = {*rows.texts(approval.origin)}
-        missing -= {*rows.texts(approval.excluded)}
+        missing = {*rows.select_texts(approval.origin)}
+        missing -= {*rows.select_texts(approval.excluded)}
         if missing:
             raise NotConfirmed(
                 f"{', '.join(sorted(missing))} could decide, although the run's origin includes them"
@@ -70,7 +70,7 @@ def check_edited(approval: Approval, statement: statements.Statement) -> None:
     if approval.edited is not None:
         snapshot.check_edit(approval, json.loads(approval.edited), statement.result)
     preview = approval.edited_preview
-    if statement.consequences != (None if preview is None else sha256_of(json.loads(preview))):
+    if statement.consequences != (None if preview is None else hash_value(json.loads(preview))):
         raise NotConfirmed("the stored preview of the edited call differs from the signed one")
 
 
@@ -93,13 +93,13 @@ def check_allowed(approval: Approval, verifies: Verifies = signatures.verify_sig
     if not 0 < (approval.allowance_use or 0) <= terms.count:
         raise NotConfirmed("the allowance was used up")
     if not is_erased(approval):
-        args = sealing.redacted_args(approval.tool, arguments(approval))
-        other = coverage.not_covered(terms, action(approval), args)
+        args = sealing.redact_args(approval.tool, decode_arguments(approval))
+        other = coverage.not_covered(terms, build_action(approval), args)
         if other is not None:
             raise NotConfirmed(f"the allowance does not cover the call: {other}")
 
 
-def action(approval: Approval) -> Action:
+def build_action(approval: Approval) -> Action:
     """Return what an allowance of the call of this request is bound to."""
     return Action(
         tool=approval.tool,
@@ -110,7 +110,7 @@ def action(approval: Approval) -> Action:
     )
 
 
-def arguments(approval: Approval) -> Any:
+def decode_arguments(approval: Approval) -> Any:
     """Return the arguments of the stored call. Raises ValueError."""
     return json.loads(approval.args)
 
@@ -124,18 +124,18 @@ def is_erased(approval: Approval) -> bool:
     )
 
 
-def expiry_decision(approval: Approval) -> Decision:
+def build_expiry_decision(approval: Approval) -> Decision:
     """Return the decision if no person decided in time. Demands that cannot be read deny the call."""
     assert approval.expires_at is not None
     due = approval.expires_at.astimezone(UTC)
     reason = f"No decision before {due:%Y-%m-%d %H:%M:%S} UTC."
-    demands = _demands(approval)
+    demands = _find_demands(approval)
     if demands is None or demands.on_expiry is OnExpiry.DENY:
         return Decision(verdict=Verdict.EXPIRE, by="", reason=reason)
     rule = f"{reason} The policy's rule {demands.rule}"
     if demands.on_expiry is OnExpiry.FAIL:
         return Decision(verdict=Verdict.EXPIRE, by="", reason=f"{rule} ends the run.")
-    unfit = expiry_misfit(approval)
+    unfit = explain_expiry_misfit(approval)
     if unfit:
         return Decision(
             verdict=Verdict.EXPIRE,
@@ -147,19 +147,19 @@ def expiry_decision(approval: Approval) -> Decision:
     )
 
 
-def fails_run(approval: Approval) -> bool:
+def must_fail_run(approval: Approval) -> bool:
     """Tell whether the run fails if the request expires."""
-    demands = _demands(approval)
+    demands = _find_demands(approval)
     return demands is not None and demands.on_expiry is OnExpiry.FAIL
 
 
-def expiry_misfit(approval: Approval) -> str:
+def explain_expiry_misfit(approval: Approval) -> str:
     """Say why the tool could not return the answer of the policy; empty if it could, or if there is no answer."""
-    demands = _demands(approval)
+    demands = _find_demands(approval)
     if demands is None or demands.on_expiry is not OnExpiry.ANSWER:
         return ""
     try:
-        snapshot.check_result(demands.answer, snapshot.schema_of(approval))
+        snapshot.check_result(demands.answer, snapshot.find_result_schema(approval))
     except InvalidInput as exc:
         return f"{exc.field} {exc.detail}"
     except NotConfirmed as exc:
@@ -167,9 +167,9 @@ def expiry_misfit(approval: Approval) -> str:
     return ""
 
 
-def _demands(approval: Approval) -> Demands | None:
+def _find_demands(approval: Approval) -> Demands | None:
     """Read the demands; None also for those that cannot be read: a worker then finds that the request was changed."""
     try:
-        return votes.demands(approval)
+        return votes.read_demands(approval)
     except NotConfirmed:
         return None

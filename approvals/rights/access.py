@@ -18,7 +18,7 @@ from django.db.models import Q
 
 from approvals.models import Approval
 from approvals.rights import approval_rights, assignments, principals
-from approvals.rights.principals import AGENT_READERS, Principal, Scope, rights_of
+from approvals.rights.principals import AGENT_READERS, Principal, Scope, compute_scopes
 from approvals.rules.policy import Group
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor, Expression
@@ -31,62 +31,66 @@ class AccessService:
 
     def require(self, actor: Actor, scope: str) -> None:
         """Raise Forbidden unless the actor's token has `scope` and its owner has that right."""
-        _require(principals.principal_of(actor), scope)
+        _require(principals.find_principal(actor), scope)
 
     def rights(self, actor: Actor) -> Expression:
         """Return the SQL expression of the facts behind the actor's permissions, for `require_read`."""
         sql = principals.CREDENTIALS_OF_PERSON if actor.token is None else principals.CREDENTIALS
-        return Expression(sql=sql, parameters=principals.parameters_of(actor))
+        return Expression(sql=sql, parameters=principals.build_parameters(actor))
 
     def require_read(self, actor: Actor, scope: str, rights: Any, *, at: datetime) -> None:
         """Raise Forbidden as `require` does, by the value that `rights` had at this time."""
-        _require(principals.from_rights(actor, rights, at), scope)
+        _require(principals.restore_principal(actor, rights, at), scope)
 
-    def readable_runs(self, actor: Actor) -> Q:
+    def select_readable_runs(self, actor: Actor) -> Q:
         """Return the condition on Run that holds for exactly the runs this actor may read."""
-        principal = principals.principal_of(actor)
+        principal = principals.find_principal(actor)
         if principal is None:
             return Q(pk__in=[])
         if principal.has(Scope.ADMIN):
             return Q()
-        decidable = Approval.objects.filter(approval_rights.for_decider(principal)).values("run")
+        decidable = Approval.objects.filter(approval_rights.match_for_decider(principal)).values(
+            "run"
+        )
         return Q(requester=principal.person) | Q(pk__in=decidable)
 
     def may_cancel(self, actor: Actor, requester: str) -> bool:
         """Tell whether the actor may cancel a run of `requester`: their own, or any as an admin."""
-        return _owns(principals.principal_of(actor), Scope.RUNS_CANCEL, requester)
+        return _is_owner(principals.find_principal(actor), Scope.RUNS_CANCEL, requester)
 
     def may_control(self, actor: Actor, requester: str) -> bool:
         """Tell whether the actor may pause, resume and write to a run of `requester`: their own, or any as an admin."""
-        return _owns(principals.principal_of(actor), Scope.RUNS_CONTROL, requester)
+        return _is_owner(principals.find_principal(actor), Scope.RUNS_CONTROL, requester)
 
     def may_fork(self, actor: Actor, requester: str) -> bool:
         """Tell whether the actor may start forks of a run of `requester`: their own, or any as an admin."""
-        principal = principals.principal_of(actor)
+        principal = principals.find_principal(actor)
         if principal is None or not principal.has(Scope.RUNS_START):
             return False
         return principal.person == requester or principal.has(Scope.ADMIN)
 
     def require_agents(self, actor: Actor) -> None:
         """Raise Forbidden unless the actor may read agents: people who start runs or decide, and admins."""
-        principal = principals.principal_of(actor)
+        principal = principals.find_principal(actor)
         if principal is None:
             raise Forbidden("not_eligible", "This person may not act.")
-        if not reads_agents(principal):
+        if not may_read_agents(principal):
             code = (
-                "not_eligible" if AGENT_READERS.isdisjoint(rights_of(principal.groups)) else "scope"
+                "not_eligible"
+                if AGENT_READERS.isdisjoint(compute_scopes(principal.groups))
+                else "scope"
             )
             raise Forbidden(
                 code, f"To read agents, have one of {', '.join(sorted(AGENT_READERS))}."
             )
 
-    def reads_continuations(self, actor: Actor) -> bool:
+    def may_read_continuations(self, actor: Actor) -> bool:
         """Tell whether the actor may read the continuation of a run that it can read."""
-        principal = principals.principal_of(actor)
+        principal = principals.find_principal(actor)
         return principal is not None and principal.has(Scope.ADMIN)
 
 
-def reads_agents(principal: Principal) -> bool:
+def may_read_agents(principal: Principal) -> bool:
     """Tell whether this principal may read agents, with their tools and schemas."""
     return any(principal.has(scope) for scope in AGENT_READERS)
 
@@ -95,7 +99,7 @@ def require(principal: Principal, scope: str) -> None:
     """Raise Forbidden with the code `scope` or `not_eligible` unless `principal` has the right."""
     if scope not in principal.scopes:
         raise Forbidden("scope", f"This token does not have the scope {scope}.")
-    if scope not in rights_of(principal.groups):
+    if scope not in compute_scopes(principal.groups):
         raise Forbidden("not_eligible", f"{principal.person} does not have the right {scope}.")
 
 
@@ -105,7 +109,7 @@ def _require(principal: Principal | None, scope: str) -> None:
     require(principal, scope)
 
 
-def _owns(principal: Principal | None, scope: str, requester: str) -> bool:
+def _is_owner(principal: Principal | None, scope: str, requester: str) -> bool:
     if principal is None or not principal.has(scope):
         return False
     return principal.person == requester or principal.has(Scope.ADMIN)
@@ -125,15 +129,15 @@ class SecondAdmin:
         """Tell whether the admin is independent of the author; of the command line, every admin is."""
         if self.author is None:
             return True
-        return assignments.hands(admin).isdisjoint(assignments.hands(self.author))
+        return assignments.list_hands(admin).isdisjoint(assignments.list_hands(self.author))
 
-    def alone_from(self, proposed_at: datetime) -> datetime | None:
+    def compute_lone_start(self, proposed_at: datetime) -> datetime | None:
         """Return when a proposal takes effect without a second admin; None if there is one to wait for."""
-        if self.author is None or self.candidates():
+        if self.author is None or self.list_candidates():
             return None
         return proposed_at + ALONE
 
-    def candidates(self) -> list[str]:
+    def list_candidates(self) -> list[str]:
         """Name the admins who could confirm what the author proposes."""
         admins = User.objects.filter(is_active=True, groups__name=Group.ADMINS).order_by("username")
         return [admin.username for admin in admins if self.may_be(admin.username)]
@@ -141,5 +145,5 @@ class SecondAdmin:
 
 def may_administer(actor: Actor) -> bool:
     """Tell whether the actor is an admin."""
-    principal = principals.principal_of(actor)
+    principal = principals.find_principal(actor)
     return principal is not None and principal.has(principals.Scope.ADMIN)

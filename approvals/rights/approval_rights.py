@@ -39,53 +39,53 @@ _EXCLUDES_OTHERS = Q(
 )
 
 
-def readable_requests(principal: Principal | None) -> Q:
+def match_readable_requests(principal: Principal | None) -> Q:
     """Return the condition on Request that holds for exactly those this principal may read."""
     if principal is None:
         return Q(pk__in=[])
     if principal.has(Scope.ADMIN):
         return Q()
-    return Q(requester=principal.person) | for_decider(principal)
+    return Q(requester=principal.person) | match_for_decider(principal)
 
 
-def for_decider(principal: Principal) -> Q:
+def match_for_decider(principal: Principal) -> Q:
     """Return the condition for requests that this principal, or an absent person behind them, may decide.
 
     It goes by risk and by the request's rule, also by a later step of its escalation, and includes those who decided
     or voted. It leaves out who the requester is: a person whom four eyes stop may read.
     """
-    eligible = Q(readers__isnull=True) | Q(readers__has_any_keys=_keys(principal))
+    eligible = Q(readers__isnull=True) | Q(readers__has_any_keys=_list_keys(principal))
     eligible |= Q(decided_by=principal.person) | Q(voted__contains=[principal.person])
     for absent in principal.stands_for:
-        eligible |= Q(readers__has_any_keys=_keys(absent)) & of_decided_risk(absent)
-    return of_decided_risk(principal) & eligible
+        eligible |= Q(readers__has_any_keys=_list_keys(absent)) & match_decided_risk(absent)
+    return match_decided_risk(principal) & eligible
 
 
-def reads(principal: Principal | None, approval: Approval) -> bool:
+def may_read_request(principal: Principal | None, approval: Approval) -> bool:
     """Tell whether this principal may read the request."""
     if principal is None:
         return False
     return (
         principal.has(Scope.ADMIN)
         or approval.requester == principal.person
-        or _reviews(principal, approval)
+        or _may_review(principal, approval)
     )
 
 
-def _reviews(principal: Principal, approval: Approval) -> bool:
-    """Tell what `for_decider` tells in SQL."""
-    return _decides_risk(principal, approval) and (
+def _may_review(principal: Principal, approval: Approval) -> bool:
+    """Tell what `match_for_decider` tells in SQL."""
+    return _may_decide_risk(principal, approval) and (
         approval.readers is None
-        or principal.person in (approval.decided_by, *signed_rows.texts(approval.voted))
+        or principal.person in (approval.decided_by, *signed_rows.select_texts(approval.voted))
         or _is_named(principal, approval)
         or any(
-            _is_named(absent, approval) and _decides_risk(absent, approval)
+            _is_named(absent, approval) and _may_decide_risk(absent, approval)
             for absent in principal.stands_for
         )
     )
 
 
-def sees_held(principal: Principal | None, approval: Approval) -> bool:
+def may_see_held(principal: Principal | None, approval: Approval) -> bool:
     """Tell whether this reader is a reviewer for whom a held text is not meant, and may read it before its release.
 
     A right that does not count yet is none: an admin could give it to an account of their own.
@@ -94,18 +94,18 @@ def sees_held(principal: Principal | None, approval: Approval) -> bool:
         return False
     people = {
         approval.requester,
-        *signed_rows.texts(approval.origin),
-        *signed_rows.texts(approval.excluded),
+        *signed_rows.select_texts(approval.origin),
+        *signed_rows.select_texts(approval.excluded),
     }
-    bound = any(bond.binds(people) for bond in principal.bonds)
+    bound = any(bond.is_bound(people) for bond in principal.bonds)
     if bound or not people.isdisjoint({principal.person, *principal.can_be}):
         return False
-    return approval.risk in policy.risks_decided_by(principal.groups) and _reviews(
+    return approval.risk in policy.list_decidable_risks(principal.groups) and _may_review(
         principal, approval
     )
 
 
-def decidable_requests(principal: Principal | None) -> Q:
+def match_decidable_requests(principal: Principal | None) -> Q:
     """Return the condition on Request that holds for exactly those this principal may decide."""
     if (
         principal is None
@@ -113,14 +113,16 @@ def decidable_requests(principal: Principal | None) -> Q:
         or principal.cooling_until
     ):
         return Q(pk__in=[])
-    return for_decider(principal) & ~_barred(principal) & ~_waits_for_others(principal)
+    return (
+        match_for_decider(principal) & ~_match_barred(principal) & ~_match_waiting_others(principal)
+    )
 
 
-def undecidable_requests(principal: Principal | None) -> Q:
+def match_undecidable_requests(principal: Principal | None) -> Q:
     """Return the condition for readable pending requests that this principal may not decide.
 
-    It is no negation of `decidable_requests`, so that an index finds the principal's own requests among a million. It
-    repeats that these are pending: then Postgres knows that they are few beside closed ones.
+    It is no negation of `match_decidable_requests`, so that an index finds their own requests among a million.
+    It repeats that these are pending: then Postgres knows that they are few beside closed ones.
     """
     if (
         principal is None
@@ -128,25 +130,27 @@ def undecidable_requests(principal: Principal | None) -> Q:
         or principal.cooling_until
     ):
         return Q()
-    undecidable = _barred(principal, status=Approval.Status.PENDING) | _waits_for_others(principal)
+    undecidable = _match_barred(principal, status=Approval.Status.PENDING) | _match_waiting_others(
+        principal
+    )
     if not principal.has(Scope.ADMIN):
         return undecidable
-    return undecidable | ~of_decided_risk(principal)
+    return undecidable | ~match_decided_risk(principal)
 
 
-def of_decided_risk(principal: Principal) -> Q:
+def match_decided_risk(principal: Principal) -> Q:
     """Return the condition for requests of a risk that this principal may decide.
 
     For every reviewer it includes requests with an unknown risk: such a row was tampered with, and a reviewer must see
     it. A decision on it is refused.
     """
-    decided = policy.risks_decided_by(principal.groups)
+    decided = policy.list_decidable_risks(principal.groups)
     if not decided:
         return Q(pk__in=[])
     return ~Q(risk__in=_RISKS - decided)
 
 
-def denial(
+def find_denial(
     principal: Principal | None,
     approval: Approval,
     origin: Collection[str] = (),
@@ -162,8 +166,8 @@ def denial(
     if Scope.APPROVALS_DECIDE not in principal.scopes:
         return Forbidden("scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}.")
     people = {
-        *signed_rows.texts(approval.origin),
-        *signed_rows.texts(approval.excluded),
+        *signed_rows.select_texts(approval.origin),
+        *signed_rows.select_texts(approval.excluded),
         *origin,
     }
     code = policy.may_decide(
@@ -172,7 +176,7 @@ def denial(
         person=principal.person,
         groups=principal.groups,
         risk=approval.risk,
-        bound=any(bond.binds({approval.requester, *people}) for bond in principal.bonds),
+        bound=any(bond.is_bound({approval.requester, *people}) for bond in principal.bonds),
         cooling=principal.cooling_until is not None,
     )
     match code:
@@ -200,7 +204,7 @@ def denial(
                 code, f"{principal.person} may not decide on actions of {approval.risk} risk."
             )
         case "given_by_origin":
-            return Forbidden(code, _bound(principal, {approval.requester, *people}))
+            return Forbidden(code, _explain_bond(principal, {approval.requester, *people}))
         case "cooling_off":
             assert principal.cooling_until is not None
             return Forbidden(
@@ -213,7 +217,7 @@ def denial(
 
 def name_dependent(principal: Principal, voters: Collection[str]) -> frozenset[str]:
     """Name the voters who may be this person under another name: one gave the other the right or the password."""
-    givers = {giver for bond in principal.bonds if bond.binds(voters) for giver in bond.givers}
+    givers = {giver for bond in principal.bonds if bond.is_bound(voters) for giver in bond.givers}
     return frozenset(voters) & {*givers, *principal.can_be}
 
 
@@ -228,10 +232,12 @@ def stand_in(
     So neither the deputy nor the absent person can be in the run's origin.
     """
     absentees = () if principal is None else principal.stands_for
-    return tuple(absent for absent in absentees if denial(absent, approval, origin, at) is None)
+    return tuple(
+        absent for absent in absentees if find_denial(absent, approval, origin, at) is None
+    )
 
 
-def decides_for(principal: Principal | None, approval: Approval, at: datetime) -> str | None:
+def find_absentee(principal: Principal | None, approval: Approval, at: datetime) -> str | None:
     """Name the absent person in whose place the principal decides; None if they decide for themselves, or not.
 
     Of several it is the first without a vote.
@@ -245,7 +251,7 @@ def decides_for(principal: Principal | None, approval: Approval, at: datetime) -
     return next((name for name in names if name not in voted), names[0] if names else None)
 
 
-def denial_for(
+def find_denial_for(
     principal: Principal | None,
     approval: Approval,
     absent: str | None,
@@ -253,7 +259,7 @@ def denial_for(
     at: datetime,
 ) -> Forbidden | None:
     """Say why the principal may not decide in the place of `absent`, None for themselves; None if they may."""
-    refused = denial(principal, approval, origin, at)
+    refused = find_denial(principal, approval, origin, at)
     if refused is not None or principal is None:
         return refused
     if absent is None:
@@ -273,12 +279,12 @@ def _not_named(principal: Principal, approval: Approval, at: datetime | None) ->
     if approval.is_in_doubt:
         return None
     try:
-        demands = policy.demands_of(approval.rule)
+        demands = policy.decode_demands(approval.rule)
     except (ValueError, KeyError, TypeError):
         return None  # the row was tampered with, so no decision on it is signed
     if demands is None or any(
-        stage.admits(principal.person, principal.groups)
-        for stage in policy.stages(demands, approval.opened_until, at or clock.now())
+        stage.is_eligible(principal.person, principal.groups)
+        for stage in policy.compute_stages(demands, approval.opened_until, at or clock.read_time())
     ):
         return None
     return Forbidden(
@@ -287,27 +293,32 @@ def _not_named(principal: Principal, approval: Approval, at: datetime | None) ->
     )
 
 
-def _decides_risk(principal: Principal, approval: Approval) -> bool:
-    """Tell what `of_decided_risk` tells in SQL."""
-    decided = policy.risks_decided_by(principal.groups)
+def _may_decide_risk(principal: Principal, approval: Approval) -> bool:
+    """Tell what `match_decided_risk` tells in SQL."""
+    decided = policy.list_decidable_risks(principal.groups)
     return bool(decided) and approval.risk not in _RISKS - decided
 
 
 def _is_named(principal: Principal, approval: Approval) -> bool:
-    return not set(_keys(principal)).isdisjoint(signed_rows.texts(approval.readers))
+    return not set(_list_keys(principal)).isdisjoint(signed_rows.select_texts(approval.readers))
 
 
-def _keys(principal: Principal) -> list[str]:
-    return list(policy.keys_of(principal.person, principal.groups))
+def _list_keys(principal: Principal) -> list[str]:
+    return list(policy.list_keys(principal.person, principal.groups))
 
 
-def _waits_for_others(principal: Principal) -> Q:
+def _match_waiting_others(principal: Principal) -> Q:
     """Build the condition on requests that now wait for the votes of other people."""
-    mine = Q(open_to__has_any_keys=_keys(principal))
+    mine = Q(open_to__has_any_keys=_list_keys(principal))
     for absent in principal.stands_for:
         if not absent.cooling_until:
-            theirs = Q(open_to__has_any_keys=_keys(absent))
-            mine |= theirs & of_decided_risk(absent) & ~_barred(absent) & ~_has_vote(absent.person)
+            theirs = Q(open_to__has_any_keys=_list_keys(absent))
+            mine |= (
+                theirs
+                & match_decided_risk(absent)
+                & ~_match_barred(absent)
+                & ~_has_vote(absent.person)
+            )
     voted = _has_vote(principal.person)
     return Q(open_to__isnull=False) & (~mine | voted)
 
@@ -317,33 +328,33 @@ def _has_vote(person: str) -> Q:
     return Q(voted__contains=[person]) | Q(voted_for__contains=[person])
 
 
-def _barred(principal: Principal, **also: str) -> Q:
+def _match_barred(principal: Principal, **also: str) -> Q:
     """Build the condition on requests in whose origin is this person, a giver of their right, or whom they `can_be`.
 
     `also` is the value of another column, where a requester is compared.
     """
-    barred = _comes_from(principal.person, **also)
+    barred = _match_origin(principal.person, **also)
     if principal.can_be:
         names = sorted(principal.can_be)
         barred |= Q(requester__in=names, **also) | (
             _EXCLUDES_OTHERS & Q(excluded__has_any_keys=names)
         )
     for bond in principal.bonds:
-        theirs = reduce(or_, (_comes_from(giver, **also) for giver in sorted(bond.givers)))
-        barred |= theirs if bond.second is None else theirs & _comes_from(bond.second, **also)
+        theirs = reduce(or_, (_match_origin(giver, **also) for giver in sorted(bond.givers)))
+        barred |= theirs if bond.second is None else theirs & _match_origin(bond.second, **also)
     return barred
 
 
-def _comes_from(person: str, **also: str) -> Q:
+def _match_origin(person: str, **also: str) -> Q:
     return Q(requester=person, **also) | (_EXCLUDES_OTHERS & Q(excluded__contains=[person]))
 
 
-def _bound(principal: Principal, people: Collection[str]) -> str:
+def _explain_bond(principal: Principal, people: Collection[str]) -> str:
     givers = sorted(
         {
             giver
             for bond in principal.bonds
-            if bond.binds(people)
+            if bond.is_bound(people)
             for giver in bond.givers & set(people)
         }
     )
@@ -356,18 +367,18 @@ def _bound(principal: Principal, people: Collection[str]) -> str:
 def may_write(approval: Approval) -> bool:
     """Tell whether the rule lets people who may decide this request write to its run."""
     try:
-        demands = policy.demands_of(approval.rule)
+        demands = policy.decode_demands(approval.rule)
     except (ValueError, KeyError, TypeError):
         return False  # the row was tampered with, so no decision on it is signed
-    return rule_lets_write(approval.kind, demands)
+    return may_write_by_rule(approval.kind, demands)
 
 
-def rule_lets_write(kind: str, demands: policy.Demands | None) -> bool:
+def may_write_by_rule(kind: str, demands: policy.Demands | None) -> bool:
     """Tell the same by the kind of the request and its demands."""
     return kind in BEFORE_CALL and demands is not None and demands.reviewer_may_write
 
 
-def barred(
+def list_barred(
     approval: Approval, origin: Collection[str], reviewers: Collection[str]
 ) -> Collection[str]:
     """Return the people whose approval does not count: the origin, and where the rule is silent, reviewers who wrote.
@@ -377,6 +388,6 @@ def barred(
     return origin if may_write(approval) else merge_people(origin, reviewers)
 
 
-def still_decided(rows: QuerySet[Approval]) -> list[UUID]:
+def list_still_decidable(rows: QuerySet[Approval]) -> list[UUID]:
     """Return those of these requests that a reviewer who writes now may still decide."""
     return [approval.id for approval in rows.only("id", "kind", "rule") if may_write(approval)]

@@ -45,12 +45,12 @@ class Bond:
     givers: frozenset[str]
     second: str | None = None
 
-    def binds(self, people: Collection[str]) -> bool:
+    def is_bound(self, people: Collection[str]) -> bool:
         """Tell whether the right does not count in a run with these people in its origin."""
         return not self.givers.isdisjoint(people) and (self.second is None or self.second in people)
 
 
-def in_force(row: Assignment | None, text: str | None = None) -> bool:
+def is_in_force(row: Assignment | None, text: str | None = None) -> bool:
     """Tell whether this latest row still gives its right, which may yet need a second admin. `text`: see `is_valid`."""
     return row is not None and row.act != Act.ENDED and signed_rows.is_valid(row, text)
 
@@ -59,9 +59,9 @@ def is_of(row: Assignment | None, person: User) -> bool:
     """Tell whether this latest row still gives its right to this person; for a password, to the present one."""
     return (
         row is not None
-        and in_force(row)
+        and is_in_force(row)
         and row.username == person.get_username()
-        and row.digest == _digest(person, row.what)
+        and row.digest == _compute_digest(person, row.what)
     )
 
 
@@ -76,28 +76,28 @@ def is_pending(row: Assignment) -> bool:
     return bool(row.needs_second) and row.confirmed_at is None
 
 
-def bond(row: Assignment) -> Bond | None:
+def find_bond(row: Assignment) -> Bond | None:
     """Return the limits of this right; None if it counts in every run."""
     if not row.givers or (row.confirmed_at is not None and row.confirmed_by is None):
         return None
     return Bond(givers=frozenset(row.givers), second=row.confirmed_by)
 
 
-def cools_until(row: Assignment) -> datetime | None:
+def find_cooling_end(row: Assignment) -> datetime | None:
     """Return the end of its cooling-off period; None if the command line gave it or a second admin confirmed it."""
     if not row.givers or row.confirmed_at is not None:
         return None
     return row.given_at + timedelta(seconds=float(settings.SIGNOFF_COOLING_OFF_SECONDS))
 
 
-def holders(right: str) -> list[User]:
+def list_holders(right: str) -> list[User]:
     """Return the people who have this right now."""
     rows = Assignment.objects.filter(what=right).select_related("person")
     newest = rows.order_by("person", "-seq").distinct("person")
     return [row.person for row in newest if is_of(row, row.person)]
 
 
-def latest(people: Iterable[User]) -> dict[tuple[int, str], Assignment]:
+def read_latest(people: Iterable[User]) -> dict[tuple[int, str], Assignment]:
     """Return the latest row of each right these people ever had, by person's key and right."""
     rows = Assignment.objects.filter(person__in=people).order_by("person", "what", "-seq")
     return {(row.person_id, row.what): row for row in rows.distinct("person", "what")}
@@ -105,39 +105,39 @@ def latest(people: Iterable[User]) -> dict[tuple[int, str], Assignment]:
 
 def sign_ins(person: User) -> list[Assignment]:
     """Return the sign-ins at providers that are this person's."""
-    rows = latest([person]).values()
+    rows = read_latest([person]).values()
     return [row for row in rows if row.what.startswith(SIGN_IN) and is_of(row, person)]
 
 
-def debts(person: str) -> frozenset[str]:
+def list_debts(person: str) -> frozenset[str]:
     """Name the givers of this person's admin right and password, unless those were confirmed."""
-    rows = latest(User.objects.filter(username=person)).values()
+    rows = read_latest(User.objects.filter(username=person)).values()
     return frozenset(
         giver
         for row in rows
-        if row.what in _ACTING and in_force(row) and row.confirmed_at is None
+        if row.what in _ACTING and is_in_force(row) and row.confirmed_at is None
         for giver in row.givers
     )
 
 
-def hands(person: str) -> frozenset[str]:
+def list_hands(person: str) -> frozenset[str]:
     """Name the people who can act as this person: they themselves, and the givers of their right and password."""
-    return frozenset({person, *debts(person)})
+    return frozenset({person, *list_debts(person)})
 
 
-def waits(row: Assignment | None) -> bool:
+def may_be_confirmed(row: Assignment | None) -> bool:
     """Tell whether this latest row can still be confirmed by a second admin."""
     return (
         row is not None
         and is_confirmable(row.what)
-        and in_force(row)
+        and is_in_force(row)
         and bool(row.givers)
         and row.confirmed_at is None
     )
 
 
 def is_second(admin: Collection[str], row: Assignment) -> bool:
-    """Tell if an admin is independent of the row: none of their `hands` gave or holds the right."""
+    """Tell if an admin is independent of the row: none of their `list_hands` gave or holds the right."""
     return {row.username, *row.givers}.isdisjoint(admin)
 
 
@@ -157,17 +157,17 @@ def grant(
 
     `behind` names further givers, of whom a directory has its rights; `confirmation` is that of its mapping.
     """
-    at = clock.now()
+    at = clock.read_time()
     _append(
         person,
         right,
         Act.GIVEN,
         by=actor,
         at=at,
-        givers=[] if actor is None else [actor, *sorted({*debts(actor), *behind} - {actor})],
+        givers=[] if actor is None else [actor, *sorted({*list_debts(actor), *behind} - {actor})],
         given_at=at,
         needs_second=needs_second,
-        digest=_digest(person, right),
+        digest=_compute_digest(person, right),
         **confirmation,
     )
 
@@ -175,13 +175,17 @@ def grant(
 def change_password(row: Assignment, person: User) -> None:
     """Record that a person changed their password. It keeps its giver, who knew the old one and may have done it."""
     _append_after(
-        row, person, Act.CHANGED, by=person.get_username(), digest=_digest(person, CREDENTIAL)
+        row,
+        person,
+        Act.CHANGED,
+        by=person.get_username(),
+        digest=_compute_digest(person, CREDENTIAL),
     )
 
 
-def password_of(person: User) -> Assignment | None:
+def find_password_row(person: User) -> Assignment | None:
     """Return the row of a person's present password; None if the password was not set through this module."""
-    row = latest([person]).get((person.pk, CREDENTIAL))
+    row = read_latest([person]).get((person.pk, CREDENTIAL))
     return row if is_of(row, person) else None
 
 
@@ -189,25 +193,25 @@ def end_sign_ins(person: User, *, actor: str | None, since: datetime | None = No
     """End a person's sign-ins at providers, only those given since a time if one is named."""
     for row in sign_ins(person):
         if since is None or row.given_at >= since:
-            end(person, row.what, actor=actor)
+            end_right(person, row.what, actor=actor)
 
 
-def end(person: User, right: str, *, actor: str | None) -> None:
+def end_right(person: User, right: str, *, actor: str | None) -> None:
     """Record that a person lost a right. Does nothing if it had ended already."""
-    row = latest([person]).get((person.pk, right))
+    row = read_latest([person]).get((person.pk, right))
     if row is not None and row.act != Act.ENDED:
         _append_after(row, person, Act.ENDED, by=actor, needs_second=False)
 
 
 def confirm(row: Assignment, *, actor: str | None) -> None:
     """Record that a second admin confirms a right. None is the command line."""
-    at = clock.now()
+    at = clock.read_time()
     _append_after(
         row, row.person, Act.CONFIRMED, by=actor, at=at, confirmed_by=actor, confirmed_at=at
     )
 
 
-def _digest(person: User, right: str) -> str | None:
+def _compute_digest(person: User, right: str) -> str | None:
     """Return the digest of the stored password hash; None for a group."""
     return hashlib.sha256(person.password.encode()).hexdigest() if right == CREDENTIAL else None
 

@@ -53,7 +53,7 @@ _RIGHTS: Mapping[str, frozenset[Scope]] = {
 AGENT_READERS = frozenset({Scope.RUNS_START, Scope.APPROVALS_DECIDE, Scope.ADMIN})
 
 
-def rights_of(groups: frozenset[str]) -> frozenset[str]:
+def compute_scopes(groups: frozenset[str]) -> frozenset[str]:
     """Return the scopes that a member of `groups` can use."""
     rights = set(_EVERYONE)
     for name in groups:
@@ -80,7 +80,7 @@ class StandIn:
     starts: datetime
     ends: datetime
 
-    def covers(self, at: datetime) -> bool:
+    def is_away(self, at: datetime) -> bool:
         """Tell whether the person is away at this time."""
         return self.starts <= at < self.ends
 
@@ -108,22 +108,22 @@ class Principal:
 
     def has(self, scope: str) -> bool:
         """Tell whether the actor has this scope."""
-        return scope in self.scopes and scope in rights_of(self.groups)
+        return scope in self.scopes and scope in compute_scopes(self.groups)
 
-    def absent_at(self, at: datetime) -> tuple["Principal", ...]:
+    def list_absent(self, at: datetime) -> tuple["Principal", ...]:
         """Return whose deputy the actor is at another time, by the acts so far."""
-        return tuple(stand_in.absent for stand_in in self.stand_ins if stand_in.covers(at))
+        return tuple(stand_in.absent for stand_in in self.stand_ins if stand_in.is_away(at))
 
 
-def actor_of(user: AbstractBaseUser | AnonymousUser) -> Actor:
+def make_actor(user: AbstractBaseUser | AnonymousUser) -> Actor:
     """Return the actor of a browser session, which has every scope. Raises ValueError without a login."""
     if not user.is_authenticated:
         raise ValueError("the user is not logged in")
     return Actor(person=user.get_username())
 
 
-def credentials_sql(person: str, key: str = "") -> str:
-    """Return the SQL expression of a person's assignments, absences of others and token, for `from_rights` to verify.
+def build_credentials_sql(person: str, key: str = "") -> str:
+    """Return the SQL expression of a person's assignments, absences of others and token for `restore_principal`.
 
     `person` and `key`, the id of a token, are expressions too. Without `key` no token is read: workers may not read
     tokens. It is NULL for an unknown or disabled person. An assignment counts only if Django's tables also give the
@@ -131,7 +131,7 @@ def credentials_sql(person: str, key: str = "") -> str:
     that is over still ends the one before it, and the assignments. The passwords are those that this person gave, and
     no second admin confirmed. They are not verified, as they only take rights away.
     """
-    theirs = _given_sql("away.username", "NULL", "NULL")
+    theirs = _build_given_sql("away.username", "NULL", "NULL")
     away = f"""(SELECT json_agg(json_build_array(away.username, away.acts, {theirs}))
         FROM (SELECT ab.username, json_agg(json_build_array({_ABSENCE})) AS acts FROM approvals_absence ab
             WHERE ab.username IN (SELECT own.username FROM approvals_absence own WHERE own.deputy = {person}
@@ -143,10 +143,10 @@ def credentials_sql(person: str, key: str = "") -> str:
         if key
         else "NULL"
     )
-    return _given_sql(person, token, away)
+    return _build_given_sql(person, token, away)
 
 
-def _given_sql(person: str, token: str, away: str) -> str:
+def _build_given_sql(person: str, token: str, away: str) -> str:
     return f"""(
         SELECT json_build_object(
             'given', (SELECT json_agg(json_build_array({_ASSIGNMENT})) FROM (
@@ -168,9 +168,9 @@ def _given_sql(person: str, token: str, away: str) -> str:
 
 
 _FIRST = datetime.min.replace(tzinfo=UTC)
-_ASSIGNMENT_NAMES = signed_rows.names_of(Assignment)
-_ABSENCE_NAMES = signed_rows.names_of(Absence)
-_TOKEN_NAMES = tuple(name for name in signed_rows.names_of(Token) if name != "last_used_at")
+_ASSIGNMENT_NAMES = signed_rows.list_columns(Assignment)
+_ABSENCE_NAMES = signed_rows.list_columns(Absence)
+_TOKEN_NAMES = tuple(name for name in signed_rows.list_columns(Token) if name != "last_used_at")
 _ASSIGNMENT = ", ".join(f"a.{name}" for name in _ASSIGNMENT_NAMES)
 _ABSENCE = ", ".join(f"ab.{name}" for name in _ABSENCE_NAMES)
 _TOKEN = ", ".join(f"t.{name}" for name in _TOKEN_NAMES)
@@ -181,34 +181,36 @@ _TIMES = frozenset(
         *("starts", "ends"),
     }
 )
-# The expression for an actor, of whom `parameters_of` gives the parameters.
-CREDENTIALS = credentials_sql("%(person)s", "%(token)s")
+# The expression for an actor, of whom `build_parameters` gives the parameters.
+CREDENTIALS = build_credentials_sql("%(person)s", "%(token)s")
 _LOOK = f"SELECT clock_timestamp(), {CREDENTIALS}"
-CREDENTIALS_OF_PERSON = credentials_sql("%(person)s")  # without a token: workers may not read them
+CREDENTIALS_OF_PERSON = build_credentials_sql(
+    "%(person)s"
+)  # without a token: workers may not read them
 _LOOK_AT_PERSON = f"SELECT clock_timestamp(), {CREDENTIALS_OF_PERSON}"
 
 
-def parameters_of(actor: Actor) -> dict[str, object]:
+def build_parameters(actor: Actor) -> dict[str, object]:
     """Return the parameters of CREDENTIALS."""
     return {"person": actor.person, "token": actor.token}
 
 
-def principal_of(actor: Actor) -> Principal | None:
+def find_principal(actor: Actor) -> Principal | None:
     """Return an actor's rights; None if the person is unknown or disabled, or the token not valid for this person.
 
     With an unsigned password a person has no rights. A worker may ask for an actor without a token.
     """
     look = _LOOK_AT_PERSON if actor.token is None else _LOOK
-    with pool.in_transaction() as connection:
-        row = connection.execute(look, parameters_of(actor)).fetchone()
+    with pool.join_transaction() as connection:
+        row = connection.execute(look, build_parameters(actor)).fetchone()
     assert row is not None  # a SELECT without FROM has one row
-    return from_rights(actor, row[1], row[0])
+    return restore_principal(actor, row[1], row[0])
 
 
-def from_rights(
+def restore_principal(
     actor: Actor, credentials: str | None, now: datetime, *, past: bool = False
 ) -> Principal | None:
-    """Return the rights of an actor by what CREDENTIALS found; None as `principal_of` does.
+    """Return the rights of an actor by what CREDENTIALS found; None as `find_principal` does.
 
     With `past`, `now` is the time of a past decision. The cooling-off period must have ended by then. The password is
     not checked, because it may have been set since.
@@ -216,13 +218,13 @@ def from_rights(
     if credentials is None:
         return None
     rows, token, away, passwords = _read(credentials)
-    scopes = _scopes_of(actor, token, now)
+    scopes = _find_scopes(actor, token, now)
     if scopes is None:
         return None
     in_force = {
         row.what: row
         for row, text in rows
-        if row.username == actor.person and assignments.in_force(row, text)
+        if row.username == actor.person and assignments.is_in_force(row, text)
     }
     password = in_force.pop(assignments.CREDENTIAL, None)
     if past:
@@ -236,7 +238,7 @@ def from_rights(
         if assignments.is_pending(row):
             continue
         if policy.is_named(right):
-            until = assignments.cools_until(row)
+            until = assignments.find_cooling_end(row)
             if until is not None and until > now:
                 continue  # it does not count yet; a right to decide is reported instead
             memberships.append(row)
@@ -246,14 +248,16 @@ def from_rights(
     if deciding and password is not None:
         deciding.append(password)
     stand_ins = _stand_ins(actor.person, away, now, past=past)
-    ends = [end for row in deciding if (end := assignments.cools_until(row)) and end > now]
+    ends = [end for row in deciding if (end := assignments.find_cooling_end(row)) and end > now]
     return Principal(
         person=actor.person,
         groups=frozenset(groups),
         scopes=scopes,
-        bonds=tuple(bond for row in (*deciding, *memberships) if (bond := assignments.bond(row))),
+        bonds=tuple(
+            bond for row in (*deciding, *memberships) if (bond := assignments.find_bond(row))
+        ),
         cooling_until=max(ends, default=None),
-        stands_for=tuple(stand_in.absent for stand_in in stand_ins if stand_in.covers(now)),
+        stands_for=tuple(stand_in.absent for stand_in in stand_ins if stand_in.is_away(now)),
         stand_ins=stand_ins,
         can_be=frozenset(name for name, at in passwords if at <= now),
     )
@@ -265,16 +269,16 @@ def _stand_ins(
     """Return the people in whose place this deputy acts or will act, with the rights of their own assignments."""
     stand_ins = list[StandIn]()
     for person, acts, credentials in away:
-        row = _current_absence(acts, person, deputy, now)
+        row = _find_current_absence(acts, person, deputy, now)
         if row is None or row.ends <= now:
             continue
-        absent = from_rights(Actor(person=person), credentials, now, past=past)
+        absent = restore_principal(Actor(person=person), credentials, now, past=past)
         if absent is not None:
             stand_ins.append(StandIn(absent=absent, starts=row.starts, ends=row.ends))
     return tuple(stand_ins)
 
 
-def _current_absence(
+def _find_current_absence(
     rows: Collection[tuple[Absence, str]], person: str, deputy: str, at: datetime
 ) -> Absence | None:
     """Return the row by which `deputy` stands in for `person` at this time or later; None without one.
@@ -311,14 +315,14 @@ def _read(
     A row with a value of another type, such as a time that is none, gives no right.
     """
     parts = json.loads(credentials)
-    rows = [_row(Assignment, _ASSIGNMENT_NAMES, values) for values in parts["given"] or ()]
-    token = parts["token"] and _row(Token, _TOKEN_NAMES, parts["token"])
-    away = tuple((person, _acts(acts), text) for person, acts, text in parts["away"] or ())
-    passwords = tuple((name, _given_at(at)) for name, at in parts["passwords"] or ())
+    rows = [_decode_row(Assignment, _ASSIGNMENT_NAMES, values) for values in parts["given"] or ()]
+    token = parts["token"] and _decode_row(Token, _TOKEN_NAMES, parts["token"])
+    away = tuple((person, _decode_acts(acts), text) for person, acts, text in parts["away"] or ())
+    passwords = tuple((name, _decode_given_at(at)) for name, at in parts["passwords"] or ())
     return tuple(row for row in rows if row is not None), token, away, passwords
 
 
-def _given_at(text: str) -> datetime:
+def _decode_given_at(text: str) -> datetime:
     """Read when a password was given; the first of all times for infinity, because it takes a right away."""
     try:
         return datetime.fromisoformat(text)
@@ -326,24 +330,26 @@ def _given_at(text: str) -> datetime:
         return _FIRST
 
 
-def _acts(rows: Sequence[Sequence[object]]) -> tuple[tuple[Absence, str], ...]:
+def _decode_acts(rows: Sequence[Sequence[object]]) -> tuple[tuple[Absence, str], ...]:
     """Make rows of a person's acts; none if one of them has a value of another type."""
-    acts = [_row(Absence, _ABSENCE_NAMES, values) for values in rows]
+    acts = [_decode_row(Absence, _ABSENCE_NAMES, values) for values in rows]
     return tuple(act for act in acts if act is not None) if None not in acts else ()
 
 
-def _row(model: type[R], names: Sequence[str], values: Sequence[object]) -> tuple[R, str] | None:
+def _decode_row(
+    model: type[R], names: Sequence[str], values: Sequence[object]
+) -> tuple[R, str] | None:
     row = model()
     try:
         for name, value in zip(names, values, strict=True):
             is_time = value is not None and name in _TIMES
             setattr(row, name, datetime.fromisoformat(str(value)) if is_time else value)
-        return row, signed_rows.text_of(row)
+        return row, signed_rows.build_signed_text(row)
     except (ValueError, TypeError, AttributeError):
         return None
 
 
-def _scopes_of(
+def _find_scopes(
     actor: Actor, token: tuple[Token, str] | None, now: datetime
 ) -> frozenset[str] | None:
     if actor.token is None:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from runtime.core.values.enums import Risk
-from runtime.core.values.json_values import canonical, is_equal
+from runtime.core.values.json_values import encode_canonical, is_equal
 
 Path = tuple[str, ...]
 MAX_ARGUMENTS: Final = 50
@@ -56,12 +56,12 @@ class ArgumentLimit:
     values: tuple[Any, ...] = ()
 
 
-def leaves(args: Any) -> dict[Path, Any]:
+def collect_leaves(args: Any) -> dict[Path, Any]:
     """Return each argument by its path; an object with fields counts as its fields."""
-    return dict(_leaves(args, ()))
+    return dict(_walk_leaves(args, ()))
 
 
-def problem(limit: ArgumentLimit) -> str | None:
+def find_problem(limit: ArgumentLimit) -> str | None:
     """Describe the error in the values of a limit; None if there is none."""
     count = len(limit.values)
     needed = _COUNTS.get(limit.rule)
@@ -70,7 +70,7 @@ def problem(limit: ArgumentLimit) -> str | None:
     if needed is not None and count != needed:
         return "takes no value" if needed == 0 else f"needs {needed} value{'s' * (needed > 1)}"
     if limit.rule in ORDERED:
-        numbers = [_number(value) for value in limit.values]
+        numbers = [_parse_number(value) for value in limit.values]
         if None in numbers:
             return "needs numbers"
         if len({isinstance(value, str) for value in limit.values}) > 1:
@@ -82,44 +82,44 @@ def problem(limit: ArgumentLimit) -> str | None:
     return None
 
 
-def mismatch(limits: Collection[ArgumentLimit], args: Any) -> str | None:
+def find_mismatch(limits: Collection[ArgumentLimit], args: Any) -> str | None:
     """Name the first argument that its limit does not cover, with the reason; None if all match."""
     if not isinstance(args, dict):
         return "the arguments are not an object"
-    arguments, limits_by_path = leaves(args), {limit.path: limit for limit in limits}
+    arguments, limits_by_path = collect_leaves(args), {limit.path: limit for limit in limits}
     for path, value in arguments.items():
         if path not in limits_by_path:
-            return f"{name_of(path)} has no limit"
-        if not _allows(limits_by_path[path], value):
-            return f"{name_of(path)} is not within its limit"
+            return f"{format_path(path)} has no limit"
+        if not _is_allowed(limits_by_path[path], value):
+            return f"{format_path(path)} is not within its limit"
     for path, limit in limits_by_path.items():
         if path not in arguments and limit.rule is not LimitRule.ANY:
-            return f"{name_of(path)} is missing"
+            return f"{format_path(path)} is missing"
     return None
 
 
 def lower_end(limit: ArgumentLimit) -> Any:
     """Return the lower end of AT_MOST: 0 unless it is negative, because -5,000 is no small refund."""
     (high,) = limit.values
-    if (_number(high) or 0) < 0:
+    if (_parse_number(high) or 0) < 0:
         return None
     return "0" if isinstance(high, str) else 0
 
 
-def name_of(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Return the name of an argument for people: `customer.id`."""
     return ".".join(path)
 
 
-def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+def _walk_leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     if isinstance(value, dict) and (value or not path):
         for name, inner in value.items():
-            yield from _leaves(inner, (*path, str(name)))
+            yield from _walk_leaves(inner, (*path, str(name)))
     else:
         yield path, value
 
 
-def _allows(limit: ArgumentLimit, value: Any) -> bool:
+def _is_allowed(limit: ArgumentLimit, value: Any) -> bool:
     match limit.rule:
         case LimitRule.ANY:
             return True
@@ -135,17 +135,17 @@ def _allows(limit: ArgumentLimit, value: Any) -> bool:
 
 def _is_ordered(low: Any, value: Any, high: Any) -> bool:
     """Tell whether a number lies between two, of which one may be missing. A number as text is compared with such."""
-    number = _number(value)
+    number = _parse_number(value)
     for end in (low, high):
         if end is not None and isinstance(end, str) is not isinstance(value, str):
             return False
-    bottom, top = _number(low), _number(high)
+    bottom, top = _parse_number(low), _parse_number(high)
     if number is None or (bottom is None) != (low is None) or (top is None) != (high is None):
         return False
     return (bottom is None or bottom <= number) and (top is None or number <= top)
 
 
-def _number(value: Any) -> Decimal | None:
+def _parse_number(value: Any) -> Decimal | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -183,7 +183,7 @@ class Terms:
 
     def text(self) -> str:
         """Return the terms as the JSON text that is stored and signed."""
-        return canonical(
+        return encode_canonical(
             {
                 "tool": self.action.tool,
                 "path": list(self.action.path),
@@ -237,15 +237,15 @@ def not_covered(terms: Terms, action: Action, args: Any) -> str | None:
     for name in ("tool", "path", "schema", "effect", "risk"):
         if getattr(terms.action, name) != getattr(action, name):
             return f"the {name} is another one"
-    return mismatch(terms.limits, args)
+    return find_mismatch(terms.limits, args)
 
 
 def describe(limits: Collection[ArgumentLimit]) -> list[tuple[str, str]]:
     """Return the name of each argument, and its limit in words."""
-    return [(name_of(limit.path), _words(limit)) for limit in limits]
+    return [(format_path(limit.path), _describe_limit(limit)) for limit in limits]
 
 
-def _words(limit: ArgumentLimit) -> str:
+def _describe_limit(limit: ArgumentLimit) -> str:
     values = [
         value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
         for value in limit.values

@@ -102,11 +102,11 @@ def _walk(steps: tuple[str | None, ...], value: Any) -> Iterator[tuple[ArgumentP
             yield path, Value(ValueKind.BOOLEAN, "true" if value else "false")
         case int() | float():
             if abs(value) <= float_info.max:
-                yield path, Value(ValueKind.NUMBER, number_text(value), float(value))
+                yield path, Value(ValueKind.NUMBER, format_number(value), float(value))
             else:  # only in a row that was tampered with
                 yield path, Value(ValueKind.TEXT, "a number that is too large")
         case str():
-            yield from _of_text(path, value)
+            yield from _read_text_values(path, value)
         case list() if value:
             yield path, Value(ValueKind.LIST, "")
             for item in value:
@@ -117,7 +117,7 @@ def _walk(steps: tuple[str | None, ...], value: Any) -> Iterator[tuple[ArgumentP
                 yield from _walk((*steps, str(name)), inner)
 
 
-def _of_text(path: ArgumentPath, text: str) -> Iterator[tuple[ArgumentPath, Value]]:
+def _read_text_values(path: ArgumentPath, text: str) -> Iterator[tuple[ArgumentPath, Value]]:
     if _NUMBER.fullmatch(text):
         yield path, Value(ValueKind.WRITTEN, text, float(text))
         return
@@ -127,7 +127,7 @@ def _of_text(path: ArgumentPath, text: str) -> Iterator[tuple[ArgumentPath, Valu
         yield ArgumentPath(path.steps, domain=True), Value(ValueKind.TEXT, host)
 
 
-def number_text(number: float) -> str:
+def format_number(number: float) -> str:
     """Write a number with grouped digits and at most six decimals: `12,500`, `0.25`."""
     if abs(number) >= _LARGE:
         return f"{number:.3g}"
@@ -243,15 +243,15 @@ class Range:
     def text(self) -> str:
         """The range in words."""
         if self.low == self.high:
-            return number_text(self.low)
-        return f"{number_text(self.low)} to {number_text(self.high)}"
+            return format_number(self.low)
+        return f"{format_number(self.low)} to {format_number(self.high)}"
 
 
-def usual_range(numbers: list[float]) -> Range:
+def compute_usual_range(numbers: list[float]) -> Range:
     """Return the range of the numbers within the fences. There are at least two numbers, in order."""
-    below, above = _fences(numbers)
-    if numbers[0] > 0 and _skew(numbers) > _SKEWED:
-        fences = _fences([log(number) for number in numbers])
+    below, above = _compute_fences(numbers)
+    if numbers[0] > 0 and _compute_skew(numbers) > _SKEWED:
+        fences = _compute_fences([log(number) for number in numbers])
         below, above = (exp(min(fence, _MAX_EXP)) for fence in fences)
     rounding = _ROUNDING * max(abs(numbers[0]), abs(numbers[-1]))
     below, above = below - rounding, above + rounding
@@ -259,11 +259,11 @@ def usual_range(numbers: list[float]) -> Range:
     return Range(low=inside[0], high=inside[-1], below=below, above=above)
 
 
-def _fences(numbers: list[float]) -> tuple[float, float]:
+def _compute_fences(numbers: list[float]) -> tuple[float, float]:
     first, _, third = quantiles(numbers, n=4, method="inclusive")
     return first - _FENCE * (third - first), third + _FENCE * (third - first)
 
 
-def _skew(numbers: list[float]) -> float:
+def _compute_skew(numbers: list[float]) -> float:
     first, middle, third = quantiles(numbers, n=4, method="inclusive")
     return (first + third - 2 * middle) / (third - first) if third > first else 0.0

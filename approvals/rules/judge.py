@@ -27,14 +27,14 @@ def check_new_condition(text: str) -> None:
     expressions.check_condition(text, FACTS, _LARGE, _SAMPLES)
 
 
-def condition_paths(text: str) -> list[tuple[str, ...]]:
+def list_condition_paths(text: str) -> list[tuple[str, ...]]:
     """Return the paths of the arguments that a condition reads."""
-    return expressions.paths(text, _LARGE)
+    return expressions.list_paths(text, _LARGE)
 
 
-def condition_holds(text: str, facts: Mapping[str, Any]) -> bool:
+def is_condition_met(text: str, facts: Mapping[str, Any]) -> bool:
     """Evaluate a condition. Raise ExpressionError if it fails for these facts, or is not true or false."""
-    return expressions.holds(text, facts, FACTS, _LARGE)
+    return expressions.evaluate_condition(text, facts, FACTS, _LARGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +86,11 @@ def judge(of: Policy, facts: Facts) -> Judgement:
         if any(names and name not in names for names, name in conditions):
             continue
         try:
-            if not rule.when or condition_holds(rule.when, facts.values):
-                return _applied(rule, facts)
+            if not rule.when or is_condition_met(rule.when, facts.values):
+                return _apply_rule(rule, facts)
         except expressions.ExpressionError as exc:
-            return _applied(
-                strictest_rule(of), facts, f"the condition of {rule.name} failed: {exc}"
+            return _apply_rule(
+                build_strictest_rule(of), facts, f"the condition of {rule.name} failed: {exc}"
             )
     return Judgement(approval=facts.gated, risk=facts.risk)
 
@@ -105,7 +105,7 @@ def without_policy(error: str) -> Judgement:
     )
 
 
-def strictest_rule(of: Policy) -> Rule:
+def build_strictest_rule(of: Policy) -> Rule:
     """Return a rule with the strictest of each setting in the policy, and the stages that need the most people.
 
     It gives no answer, escalates to no people and lets no reviewer write.
@@ -127,7 +127,7 @@ def strictest_rule(of: Policy) -> Rule:
     )
 
 
-def _applied(rule: Rule, facts: Facts, failed: str = "") -> Judgement:
+def _apply_rule(rule: Rule, facts: Facts, failed: str = "") -> Judgement:
     risk = facts.risk if rule.risk is None else max(facts.risk, rule.risk, key=RISKS.index)
     return Judgement(
         approval=rule.approval or facts.gated,

@@ -66,13 +66,13 @@ class Stage:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The eligible groups and people, as texts that `keys_of` a person may contain."""
+        """The eligible groups and people, as texts that `list_keys` a person may contain."""
         keys = (*(GROUP + name for name in self.groups), *(PERSON + name for name in self.people))
         return keys or tuple(GROUP + name for name in sorted(DECIDING))
 
-    def admits(self, person: str, groups: Collection[str]) -> bool:
+    def is_eligible(self, person: str, groups: Collection[str]) -> bool:
         """Tell whether this person is eligible. They also need the right to decide, see `policy.may_decide`."""
-        return not set(self.keys).isdisjoint(keys_of(person, groups))
+        return not set(self.keys).isdisjoint(list_keys(person, groups))
 
 
 class OnExpiry(StrEnum):
@@ -136,7 +136,7 @@ class Demands:
         steps = (key for step in self.escalate for key in step.keys)
         return tuple(dict.fromkeys((*stages, *steps)))
 
-    def of_one_person(self) -> "Demands":
+    def demand_one_person(self) -> "Demands":
         """Return the demands for a question: any one person whom one of the stages admits may answer it."""
         groups = [key for stage in self.stages for key in stage.keys if key.startswith(GROUP)]
         people = [person for stage in self.stages for person in stage.people]
@@ -197,12 +197,12 @@ def is_fresh(authenticated: Mapping[str, str] | None, at: datetime) -> bool:
     return -_SKEW <= at - datetime.fromisoformat(proved_at) <= STEP_UP_TIME
 
 
-def keys_of(person: str, groups: Collection[str]) -> tuple[str, ...]:
+def list_keys(person: str, groups: Collection[str]) -> tuple[str, ...]:
     """Return the texts that name a person and their groups in `Stage.keys`."""
     return (PERSON + person, *(GROUP + group for group in sorted(groups)))
 
 
-def demands_of(stored: str | None) -> Demands | None:
+def decode_demands(stored: str | None) -> Demands | None:
     """Read stored demands; None stands for the default policy. Raises ValueError, KeyError or TypeError."""
     if stored is None:
         return None
@@ -243,7 +243,7 @@ class NextStep:
     people: tuple[str, ...] = ()
 
 
-def begins(demands: Demands, expires_at: datetime) -> tuple[datetime, ...]:
+def compute_step_times(demands: Demands, expires_at: datetime) -> tuple[datetime, ...]:
     """Return the time at which each step of escalation begins; `expires_at` is the last deadline."""
     times, at = list[datetime](), expires_at
     for step in reversed(demands.escalate):
@@ -252,24 +252,30 @@ def begins(demands: Demands, expires_at: datetime) -> tuple[datetime, ...]:
     return tuple(reversed(times))
 
 
-def begun(demands: Demands, expires_at: datetime | None, at: datetime) -> int:
+def count_begun_steps(demands: Demands, expires_at: datetime | None, at: datetime) -> int:
     """Return how many steps of escalation have begun. A request without a deadline has none."""
-    return 0 if expires_at is None else sum(time <= at for time in begins(demands, expires_at))
+    return (
+        0
+        if expires_at is None
+        else sum(time <= at for time in compute_step_times(demands, expires_at))
+    )
 
 
-def stages(demands: Demands, expires_at: datetime | None, at: datetime) -> tuple[Stage, ...]:
+def compute_stages(
+    demands: Demands, expires_at: datetime | None, at: datetime
+) -> tuple[Stage, ...]:
     """Return the stages with the people who may decide at this time.
 
     A step adds people to each stage. It takes none away: a request must not become harder to decide by itself.
     """
-    steps = demands.escalate[: begun(demands, expires_at, at)]
+    steps = demands.escalate[: count_begun_steps(demands, expires_at, at)]
     if not steps:
         return demands.stages
     return tuple(
         replace(
             stage,
-            groups=_merged(stage.groups, *(step.groups for step in steps)),
-            people=_merged(stage.people, *(step.people for step in steps)),
+            groups=_merge_names(stage.groups, *(step.groups for step in steps)),
+            people=_merge_names(stage.people, *(step.people for step in steps)),
         )
         if stage.groups or stage.people
         else stage  # every reviewer may decide
@@ -277,7 +283,7 @@ def stages(demands: Demands, expires_at: datetime | None, at: datetime) -> tuple
     )
 
 
-def next_step(
+def find_next_step(
     demands: Demands | None,
     opened_until: datetime | None,
     at: datetime,
@@ -292,19 +298,19 @@ def next_step(
     expires_at = extended_to or opened_until
     if demands is None:
         return NextStep(at=expires_at, step=OnExpiry.DENY)
-    number = begun(demands, opened_until, at)
+    number = count_begun_steps(demands, opened_until, at)
     if number == len(demands.escalate):
         return NextStep(at=expires_at, step=demands.on_expiry)
     then = demands.escalate[number]
     return NextStep(
-        at=begins(demands, opened_until)[number],
+        at=compute_step_times(demands, opened_until)[number],
         step=ESCALATE,
         groups=then.groups,
         people=then.people,
     )
 
 
-def _merged(*names: Sequence[str]) -> tuple[str, ...]:
+def _merge_names(*names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for some in names for name in some))
 
 
@@ -335,7 +341,7 @@ def may_decide(
         return "requester"
     if person in origin:
         return "origin"
-    if risk not in risks_decided_by(groups):
+    if risk not in list_decidable_risks(groups):
         return "not_eligible"
     if bound:
         return "given_by_origin"
@@ -343,6 +349,6 @@ def may_decide(
 
 
 @lru_cache(256)
-def risks_decided_by(groups: frozenset[str]) -> frozenset[str]:
+def list_decidable_risks(groups: frozenset[str]) -> frozenset[str]:
     """Return the risks that a person in `groups` may decide. No group may decide an unknown risk."""
     return frozenset(str(risk) for risk, deciders in DECIDERS.items() if deciders & groups)

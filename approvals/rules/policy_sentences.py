@@ -67,8 +67,8 @@ def describe(rule: Rule) -> str:
         calls += f" of the agent{'s' * (len(rule.agents) > 1)} {_join(sorted(rule.agents), 'or')}"
     if rule.risks:
         calls += f" at {_join([risk for risk in RISKS if risk in rule.risks], 'or')} risk"
-    calls += condition(rule.when)
-    people = ", then ".join(_stage(stage) for stage in rule.stages)
+    calls += describe_condition(rule.when)
+    people = ", then ".join(_describe_stage(stage) for stage in rule.stages)
     if rule.reason:
         people += ", with a reason"
     if rule.step_up:
@@ -78,9 +78,9 @@ def describe(rule: Rule) -> str:
     demands = [people]
     if rule.risk is not None:
         demands.append(f"at least {rule.risk} risk")
-    demands += _deadlines(rule)
+    demands += _describe_deadlines(rule)
     if rule.undo is not None:
-        demands.append(f"can be undone for {_time(rule.undo)}" if rule.undo else "no undo")
+        demands.append(f"can be undone for {_format_time(rule.undo)}" if rule.undo else "no undo")
     if rule.reviewer_may_write:
         demands.append("people who may decide can write to the run")
     return f"{calls}: {'; '.join(demands)}"
@@ -114,7 +114,7 @@ def compare(before: Policy, after: Policy) -> tuple[RuleChange, ...]:
     return (*changes, *removed)
 
 
-def condition(text: str) -> str:
+def describe_condition(text: str) -> str:
     """Say comparisons of arguments in words; another condition stands as it is."""
     text = text.strip()
     if not text:
@@ -128,8 +128,8 @@ def condition(text: str) -> str:
     return f" where {' and '.join(comparisons)}"
 
 
-def _stage(stage: Stage) -> str:
-    names = _names(stage)
+def _describe_stage(stage: Stage) -> str:
+    names = _list_names(stage)
     if not names or (set(stage.groups) == set(DECIDING) and not stage.people):
         return f"{stage.quorum} reviewer{'s' * (stage.quorum > 1)}"
     if stage.quorum == 1 and not stage.groups:
@@ -137,14 +137,16 @@ def _stage(stage: Stage) -> str:
     return f"{stage.quorum} of {_join(names, 'or')}"
 
 
-def _deadlines(rule: Rule) -> list[str]:
+def _describe_deadlines(rule: Rule) -> list[str]:
     """Say when more people may decide, and what the last deadline does."""
     if rule.expires_after is None and not rule.escalate and rule.on_expiry is OnExpiry.DENY:
         return []
-    first = "the tool's own time" if rule.expires_after is None else _time(rule.expires_after)
-    times = [first, *(f"another {_time(step.seconds)}" for step in rule.escalate)]
+    first = (
+        "the tool's own time" if rule.expires_after is None else _format_time(rule.expires_after)
+    )
+    times = [first, *(f"another {_format_time(step.seconds)}" for step in rule.escalate)]
     steps = (
-        f"after {time} also {_join(_names(step), 'and')}"
+        f"after {time} also {_join(_list_names(step), 'and')}"
         for time, step in zip(times, rule.escalate, strict=False)
     )
     ending = (
@@ -154,11 +156,11 @@ def _deadlines(rule: Rule) -> list[str]:
     return [*steps, f"expires after {times[-1]}: {ending}"]
 
 
-def _names(of: Stage | Escalation) -> list[str]:
+def _list_names(of: Stage | Escalation) -> list[str]:
     return [*of.groups, *of.people]
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     """Format whole seconds exactly: `3 days`, `1 hour 30 minutes`."""
     parts, remaining = list[str](), int(seconds)
     for size, unit in _UNITS:
@@ -182,19 +184,19 @@ class _DraftDumper(yaml.SafeDumper):
 
 def to_yaml(policy: Policy) -> str:
     """Write a policy as YAML."""
-    return _dump({"rules": [_settings(rule) for rule in policy.rules]})
+    return _dump({"rules": [_collect_settings(rule) for rule in policy.rules]})
 
 
-def rule_yaml(rule: Rule) -> str:
+def write_rule_yaml(rule: Rule) -> str:
     """Write one rule as an element of a list."""
-    return _dump([_settings(rule)])
+    return _dump([_collect_settings(rule)])
 
 
 def rewrite(text: str, items: Sequence[Item]) -> str:
     """Return the draft with these rules in this order. Raises PolicyInvalid, for the draft or for the result."""
     rules = policy_text.parse(text).rules
     rules_after = tuple(rules[item] if isinstance(item, int) else item for item in items)
-    lines = _lines(text, items)
+    lines = _merge_lines(text, items)
     # Lines of several rules can make other YAML together: then all rules are written anew.
     with suppress(policy_text.PolicyInvalid):
         if lines is not None and policy_text.parse(lines).rules == rules_after:
@@ -204,7 +206,7 @@ def rewrite(text: str, items: Sequence[Item]) -> str:
     return written
 
 
-def _lines(text: str, items: Sequence[Item]) -> str | None:
+def _merge_lines(text: str, items: Sequence[Item]) -> str | None:
     """Return the lines of the rules that stay with those of new rules; None if a line has parts of two rules."""
     root = plain_yaml.compose(text)
     assert isinstance(root, MappingNode)  # parsed already
@@ -222,7 +224,7 @@ def _lines(text: str, items: Sequence[Item]) -> str | None:
         if isinstance(item, int):
             parts.append("".join(lines[starts[item] : ends[item]]))
         else:
-            parts += (indent + line for line in rule_yaml(item).splitlines(keepends=True))
+            parts += (indent + line for line in write_rule_yaml(item).splitlines(keepends=True))
     return "".join(parts)
 
 
@@ -239,7 +241,7 @@ def _dump(document: Any) -> str:
     )
 
 
-def _settings(rule: Rule) -> dict[str, Any]:
+def _collect_settings(rule: Rule) -> dict[str, Any]:
     """Return the settings of a rule that are not the default, by their names in YAML."""
     match = {"tool": sorted(rule.tools), "agent": sorted(rule.agents), "risk": sorted(rule.risks)}
     stages = [

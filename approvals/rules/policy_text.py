@@ -80,11 +80,11 @@ def read(text: str) -> tuple[tuple[Rule | None, ...], list[PolicyInvalid]]:
     """
     problems = list[PolicyInvalid]()
     no_rules: tuple[Rule | None, ...] = ()
-    rules = _attempt(problems, partial(_rules, text, problems), no_rules)
+    rules = _attempt(problems, partial(_parse_rules, text, problems), no_rules)
     return rules, sorted(problems, key=lambda problem: problem.line)
 
 
-def _rules(text: str, problems: list[PolicyInvalid]) -> tuple[Rule | None, ...]:
+def _parse_rules(text: str, problems: list[PolicyInvalid]) -> tuple[Rule | None, ...]:
     if len(text) > MAX_TEXT:
         raise PolicyInvalid(1, "", f"has {len(text)} characters, at most {MAX_TEXT} are allowed")
     try:
@@ -97,7 +97,7 @@ def _rules(text: str, problems: list[PolicyInvalid]) -> tuple[Rule | None, ...]:
     if "rules" not in fields:
         raise PolicyInvalid(1, "rules", "is required; a policy without rules has rules: []")
     rules = tuple(
-        _attempt(problems, partial(_rule, item, problems), None)
+        _attempt(problems, partial(_parse_rule, item, problems), None)
         for item in fields["rules"].items(MAX_RULES)
     )
     names = [rule.name for rule in rules if rule is not None and rule.name]
@@ -154,7 +154,7 @@ class _TextNode:
         except (yaml.YAMLError, ValueError) as exc:
             raise self.wrong("has a value that cannot be read") from exc
 
-    def json(self) -> Any:
+    def read_json(self) -> Any:
         """Return a JSON value."""
         try:
             document = yaml.SafeLoader("").construct_document(self.node)
@@ -188,20 +188,20 @@ class _TextNode:
             raise self.wrong(f"must be a whole number from {low} to {high}")
         return number
 
-    def flag(self) -> bool:
+    def read_flag(self) -> bool:
         flag = self.value()
         if not isinstance(flag, bool):
             raise self.wrong("must be true or false")
         return flag
 
-    def one_of(self, allowed: Collection[str]) -> str:
+    def read_choice(self, allowed: Collection[str]) -> str:
         value = self.value()
         if value not in allowed:
             raise self.wrong(f"must be {' or '.join(allowed)}")
         return str(value)
 
 
-def _rule(of: _TextNode, problems: list[PolicyInvalid]) -> Rule:
+def _parse_rule(of: _TextNode, problems: list[PolicyInvalid]) -> Rule:
     top = tuple(dict.fromkeys(name.partition(".")[0] for name in SETTINGS))
     fields = of.fields(("name", *top))
     if "name" not in fields:
@@ -217,61 +217,61 @@ def _rule(of: _TextNode, problems: list[PolicyInvalid]) -> Rule:
     readable = len(problems)
     match = value("match", lambda field: field.fields(inner), dict[str, _TextNode]())
     no_stages: tuple[Stage, ...] = ()
-    stages = attempt(partial(_stages, fields), no_stages)
+    stages = attempt(partial(_parse_stages, fields), no_stages)
     ending: tuple[OnExpiry, object] = (OnExpiry.DENY, None)
     escalate: tuple[Escalation, ...] = ()
     if len(problems) == readable:  # both depend on match and stages
-        escalate = attempt(partial(_escalations, fields, stages), escalate)
+        escalate = attempt(partial(_parse_escalations, fields, stages), escalate)
         ending = attempt(partial(_on_expiry, fields, match), ending)
     return Rule(
         name=value("name", _TextNode.text, ""),
-        tools=attempt(partial(_names, match, "tool"), frozenset()),
-        agents=attempt(partial(_names, match, "agent"), frozenset()),
-        risks=attempt(partial(_risks, match), frozenset()),
-        when=attempt(partial(_condition, fields), ""),
-        approval=value("approval", _required, default=False),
-        risk=value("risk", lambda field: Risk(field.one_of(list(Risk))), default=None),
+        tools=attempt(partial(_parse_names, match, "tool"), frozenset()),
+        agents=attempt(partial(_parse_names, match, "agent"), frozenset()),
+        risks=attempt(partial(_parse_risks, match), frozenset()),
+        when=attempt(partial(_parse_condition, fields), ""),
+        approval=value("approval", _parse_required, default=False),
+        risk=value("risk", lambda field: Risk(field.read_choice(list(Risk))), default=None),
         stages=stages,
-        reason=value("reason", _required, default=False),
-        step_up=value("step_up", _required, default=False),
-        expires_after=value("expires_after", _seconds, default=None),
+        reason=value("reason", _parse_required, default=False),
+        step_up=value("step_up", _parse_required, default=False),
+        expires_after=value("expires_after", _parse_seconds, default=None),
         escalate=escalate,
         on_expiry=ending[0],
         answer=ending[1],
         undo=value("undo", lambda field: field.number(0, MAX_UNDO), default=None),
-        reviewer_may_write=value("reviewer_may_write", _TextNode.flag, default=False),
+        reviewer_may_write=value("reviewer_may_write", _TextNode.read_flag, default=False),
     )
 
 
-def _stages(fields: Mapping[str, _TextNode]) -> tuple[Stage, ...]:
+def _parse_stages(fields: Mapping[str, _TextNode]) -> tuple[Stage, ...]:
     if "stages" not in fields:
-        return (_stage({name: node for name, node in fields.items() if name in _STAGE}),)
+        return (_parse_stage({name: node for name, node in fields.items() if name in _STAGE}),)
     for name in _STAGE:
         if name in fields:
             raise fields[name].wrong("must be set in each stage, because the rule has stages")
     stages = fields["stages"].items(MAX_STAGES)
     if not stages:
         raise fields["stages"].wrong("must have at least one stage")
-    return tuple(_stage(node.fields(_STAGE)) for node in stages)
+    return tuple(_parse_stage(node.fields(_STAGE)) for node in stages)
 
 
-def _stage(fields: Mapping[str, _TextNode]) -> Stage:
+def _parse_stage(fields: Mapping[str, _TextNode]) -> Stage:
     return Stage(
         quorum=_read(fields, "quorum", lambda node: node.number(1, MAX_QUORUM), default=1),
-        groups=_groups(fields),
-        people=_read(fields, "people", _texts, default=()),
+        groups=_parse_groups(fields),
+        people=_read(fields, "people", _parse_texts, default=()),
     )
 
 
-def _groups(fields: Mapping[str, _TextNode]) -> tuple[str, ...]:
-    groups: tuple[str, ...] = _read(fields, "groups", _texts, default=())
+def _parse_groups(fields: Mapping[str, _TextNode]) -> tuple[str, ...]:
+    groups: tuple[str, ...] = _read(fields, "groups", _parse_texts, default=())
     for group in groups:
         if group not in policy.DECIDING and not policy.is_named(group):
             raise fields["groups"].wrong(f"{group} is not a group whose members may decide")
     return groups
 
 
-def _escalations(
+def _parse_escalations(
     fields: Mapping[str, _TextNode], stages: Collection[Stage]
 ) -> tuple[Escalation, ...]:
     """Read the steps of escalation. Each must name groups or people, and when it ends."""
@@ -285,9 +285,9 @@ def _escalations(
         if "expires_after" not in settings:
             raise node.wrong("must have expires_after, the seconds until the step ends")
         step = Escalation(
-            seconds=_seconds(settings["expires_after"]),
-            groups=_groups(settings),
-            people=_read(settings, "people", _texts, default=()),
+            seconds=_parse_seconds(settings["expires_after"]),
+            groups=_parse_groups(settings),
+            people=_read(settings, "people", _parse_texts, default=()),
         )
         if not step.keys:
             raise node.wrong("must name groups or people")
@@ -305,32 +305,32 @@ def _on_expiry(
         return OnExpiry.DENY, None
     of = fields["on_expiry"]
     if not isinstance(of.node, MappingNode):
-        return OnExpiry(of.one_of((OnExpiry.DENY, OnExpiry.FAIL))), None
+        return OnExpiry(of.read_choice((OnExpiry.DENY, OnExpiry.FAIL))), None
     settings = of.fields((OnExpiry.ANSWER,))
     if OnExpiry.ANSWER not in settings:
         raise of.wrong("must be deny, fail or answer with a value")
     if "tool" not in match:
         raise of.wrong("needs match.tool, so that the answer can be compared with its result")
-    return OnExpiry.ANSWER, settings[OnExpiry.ANSWER].json()
+    return OnExpiry.ANSWER, settings[OnExpiry.ANSWER].read_json()
 
 
-def _seconds(of: _TextNode) -> int:
+def _parse_seconds(of: _TextNode) -> int:
     return of.number(MIN_EXPIRY, MAX_EXPIRY)
 
 
-def _names(fields: Mapping[str, _TextNode], name: str) -> frozenset[str]:
+def _parse_names(fields: Mapping[str, _TextNode], name: str) -> frozenset[str]:
     return frozenset(fields[name].texts() if name in fields else ())
 
 
-def _risks(fields: Mapping[str, _TextNode]) -> frozenset[str]:
-    risks = _names(fields, "risk")
+def _parse_risks(fields: Mapping[str, _TextNode]) -> frozenset[str]:
+    risks = _parse_names(fields, "risk")
     for risk in risks:
         if risk not in list(Risk):
             raise fields["risk"].wrong(f"must be {' or '.join(Risk)}")
     return risks
 
 
-def _condition(fields: Mapping[str, _TextNode]) -> str:
+def _parse_condition(fields: Mapping[str, _TextNode]) -> str:
     if "when" not in fields:
         return ""
     condition = fields["when"].value()
@@ -343,12 +343,12 @@ def _condition(fields: Mapping[str, _TextNode]) -> str:
     return condition
 
 
-def _texts(of: _TextNode) -> tuple[str, ...]:
+def _parse_texts(of: _TextNode) -> tuple[str, ...]:
     return tuple(of.texts())
 
 
-def _required(of: _TextNode) -> bool:
-    return bool(of.one_of((_REQUIRED,)))
+def _parse_required(of: _TextNode) -> bool:
+    return bool(of.read_choice((_REQUIRED,)))
 
 
 def _read(

@@ -12,7 +12,7 @@ from approvals.rules.policy import Stage
 Voter = tuple[str, Collection[str]]  # a person and their groups
 
 
-def counted(stages: Sequence[Stage], votes: Mapping[str, int]) -> list[int]:
+def count_votes(stages: Sequence[Stage], votes: Mapping[str, int]) -> list[int]:
     """Return the gap of votes in each stage. `votes` has the stage of each person's vote."""
     counts = [0] * len(stages)
     for stage in votes.values():
@@ -21,17 +21,17 @@ def counted(stages: Sequence[Stage], votes: Mapping[str, int]) -> list[int]:
     return counts
 
 
-def current(stages: Sequence[Stage], votes: Mapping[str, int]) -> int | None:
+def find_current_stage(stages: Sequence[Stage], votes: Mapping[str, int]) -> int | None:
     """Return the index of the first stage that lacks people; None if the request is approved."""
-    for index, count in enumerate(counted(stages, votes)):
+    for index, count in enumerate(count_votes(stages, votes)):
         if count < stages[index].quorum:
             return index
     return None
 
 
-def missing(stages: Sequence[Stage], votes: Mapping[str, int]) -> int:
+def count_missing(stages: Sequence[Stage], votes: Mapping[str, int]) -> int:
     """Return how many people must still approve."""
-    pairs = zip(stages, counted(stages, votes), strict=True)
+    pairs = zip(stages, count_votes(stages, votes), strict=True)
     return sum(max(0, stage.quorum - count) for stage, count in pairs)
 
 
@@ -49,7 +49,7 @@ def can_complete(
     """
     gaps = [
         index
-        for index, count in enumerate(counted(stages, votes))
+        for index, count in enumerate(count_votes(stages, votes))
         for _ in range(max(0, stages[index].quorum - count))
     ]
     free = {
@@ -72,7 +72,7 @@ def _fill(
     """Find a person for the gap, and another gap for a person who fills one if needed."""
     stage = stages[gaps[gap]]
     for name, voters in free.items():
-        if name in visited or not any(stage.admits(*voter) for voter in voters):
+        if name in visited or not any(stage.is_eligible(*voter) for voter in voters):
             continue
         visited.add(name)
         if name not in gap_of or _fill(gap_of[name], gaps, stages, free, gap_of, visited):

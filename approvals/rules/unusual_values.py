@@ -19,12 +19,12 @@ from approvals.rules.argument_values import (
     PastValues,
     Value,
     ValueKind,
-    number_text,
+    compute_usual_range,
+    format_number,
     read_values,
-    usual_range,
 )
 from runtime.core.values import lookalikes
-from runtime.core.values.texts import character_name, code_point, hidden_marks, is_visible
+from runtime.core.values.texts import find_hidden_marks, format_code_point, is_visible, name_char
 
 MAX_CHARACTERS = 100_000  # of one call, in which hidden characters are searched
 MAX_SHOWN = 80  # characters of a value in a sentence
@@ -91,8 +91,8 @@ def find_unusual_values(
     unusual = list(find_unusual_characters(args, limit=limit))
     if history.is_enough:
         values_by_path = read_values(args)
-        unusual += _of_given(values_by_path, history)
-        unusual += _unset(values_by_path, history)
+        unusual += _compare_given_values(values_by_path, history)
+        unusual += _find_unset_values(values_by_path, history)
     return tuple(sorted(unusual, key=lambda value: value.weight))
 
 
@@ -102,13 +102,13 @@ def describe_usual_values(argument: str, history: PastValues) -> str:
     if past is None or past.total < MIN_HISTORY:
         return ""
     if past.numbers and not _is_choice(past):
-        return f"Usually {usual_range(past.numbers).text} (last {past.total})"
+        return f"Usually {compute_usual_range(past.numbers).text} (last {past.total})"
     if past.usual_kinds <= _CONTAINERS or not past.repeats:
         return ""
-    return f"Usually {_listed(past)} (last {past.total})" if past.usual else ""
+    return f"Usually {_join_usual_values(past)} (last {past.total})" if past.usual else ""
 
 
-def always_differs(argument: str, history: PastValues) -> bool:
+def is_always_different(argument: str, history: PastValues) -> bool:
     """Tell whether an argument nearly always has another value, as an id has."""
     path = ArgumentPath((argument,))
     inside = [
@@ -122,7 +122,7 @@ def always_differs(argument: str, history: PastValues) -> bool:
     return bool(inside) and all(inside)
 
 
-def _of_given(
+def _compare_given_values(
     values_by_path: Mapping[ArgumentPath, list[Value]], history: PastValues
 ) -> Iterator[UnusualValue]:
     """Compare each given value. Of a text and the domains in it, only the more unusual one is reported."""
@@ -139,19 +139,22 @@ def _of_given(
             kind = UnusualKind.RARE if past.calls else UnusualKind.UNSEEN
             by_path[path] = [make_unusual_value(path, kind, "usually not given", text)]
         elif past.calls >= MIN_HISTORY:
-            unusual = (_of_value(path, value, past) for value in dict.fromkeys(values))
+            unusual = (_compare_value(path, value, past) for value in dict.fromkeys(values))
             by_path[path] = list(filter(None, unusual))[:MAX_NAMED]
     for path, unusual_values in by_path.items():
         other = by_path.get(path._replace(domain=not path.domain))
-        if not other or (_worst(unusual_values), path.domain) < (_worst(other), not path.domain):
+        if not other or (_compute_worst_weight(unusual_values), path.domain) < (
+            _compute_worst_weight(other),
+            not path.domain,
+        ):
             yield from unusual_values
 
 
-def _worst(unusual_values: list[UnusualValue]) -> int:
+def _compute_worst_weight(unusual_values: list[UnusualValue]) -> int:
     return min((value.weight for value in unusual_values), default=len(ORDER))
 
 
-def _of_value(path: ArgumentPath, value: Value, past: Past) -> UnusualValue | None:
+def _compare_value(path: ArgumentPath, value: Value, past: Past) -> UnusualValue | None:
     if value.kind not in past.usual_kinds and not (
         value.kind is ValueKind.WRITTEN and ValueKind.TEXT in past.usual_kinds
     ):
@@ -164,29 +167,32 @@ def _of_value(path: ArgumentPath, value: Value, past: Past) -> UnusualValue | No
         unusual = find_unusual_number(path, value, past)
         if unusual is not None or not _is_choice(past):
             return unusual
-    like = resembled(path, value, past)
+    like = find_resembled(path, value, past)
     if like is not None:
         text = (
-            f"{quoted(value)} looks like {quoted(like)} of {past.counts[like]} earlier"
+            f"{quote_value(value)} looks like {quote_value(like)} of {past.counts[like]} earlier"
             f" approval{'' if past.counts[like] == 1 else 's'}, but differs from it."
         )
         return make_unusual_value(
-            path, UnusualKind.LOOK_ALIKE, f"looks like {quoted(like)}, but is not", text
+            path, UnusualKind.LOOK_ALIKE, f"looks like {quote_value(like)}, but is not", text
         )
-    count, usually = past.counts[value], f" Usually {_listed(past)}." if past.usual else ""
+    count, usually = (
+        past.counts[value],
+        f" Usually {_join_usual_values(past)}." if past.usual else "",
+    )
     if count == 0:
         if not past.repeats:
             return None
-        text = f"{quoted(value)} is in none of the last {past.calls} approvals.{usually}"
-        return make_unusual_value(path, UnusualKind.UNSEEN, f"{quoted(value)} is new", text)
+        text = f"{quote_value(value)} is in none of the last {past.calls} approvals.{usually}"
+        return make_unusual_value(path, UnusualKind.UNSEEN, f"{quote_value(value)} is new", text)
     if not past.is_rare(value):
         return None
-    text = f"{quoted(value)} is in {count} of the last {past.calls} approvals.{usually}"
-    short = f"{quoted(value)} is rare (below {RARE_PERCENT} %)"
+    text = f"{quote_value(value)} is in {count} of the last {past.calls} approvals.{usually}"
+    short = f"{quote_value(value)} is rare (below {RARE_PERCENT} %)"
     return make_unusual_value(path, UnusualKind.RARE, short, text)
 
 
-def _unset(
+def _find_unset_values(
     values_by_path: Mapping[ArgumentPath, list[Value]], history: PastValues
 ) -> Iterator[UnusualValue]:
     missing = list[ArgumentPath]()
@@ -211,8 +217,8 @@ def _is_choice(past: Past) -> bool:
     return len(past.counts) <= MAX_CHOICES and past.repeats
 
 
-def _listed(past: Past) -> str:
-    names = [quoted(value) for value in past.usual]
+def _join_usual_values(past: Past) -> str:
+    names = [quote_value(value) for value in past.usual]
     return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
@@ -221,7 +227,7 @@ def find_unusual_number(path: ArgumentPath, value: Value, past: Past) -> Unusual
     number, numbers = value.number, past.numbers
     if number is None or not numbers:
         return None
-    usual = usual_range(numbers)
+    usual = compute_usual_range(numbers)
     if usual.low <= number <= usual.high:
         return None
     beyond = sum(past >= number if number > usual.high else past <= number for past in numbers)
@@ -235,8 +241,8 @@ def find_unusual_number(path: ArgumentPath, value: Value, past: Past) -> Unusual
         times = usual.low / number
     if times >= FACTOR:
         much = "times" if number > usual.high else "times less than"
-        short = f"{_rounded(times)} {much} the usual value"
-        text = f"{usually}; this is {_rounded(times)} {much} that."
+        short = f"{_round_times(times)} {much} the usual value"
+        text = f"{usually}; this is {_round_times(times)} {much} that."
         return make_unusual_value(path, UnusualKind.SCALE, short, text)
     if usual.below <= number <= usual.above and _sign(number) in map(_sign, numbers):
         return None
@@ -244,32 +250,34 @@ def find_unusual_number(path: ArgumentPath, value: Value, past: Past) -> Unusual
     return make_unusual_value(path, UnusualKind.RANGE, f"{value.text}, usually {usual.text}", text)
 
 
-def _rounded(times: float) -> str:
+def _round_times(times: float) -> str:
     """Round to what people say: 10, 15, 980, 12,000."""
     if times > MAX_TIMES:
-        return f"more than {number_text(MAX_TIMES)}"
+        return f"more than {format_number(MAX_TIMES)}"
     digits = len(str(int(times)))
-    return number_text(round(times, min(0, 2 - digits)))
+    return format_number(round(times, min(0, 2 - digits)))
 
 
 def _sign(number: float) -> int:
     return (number > 0) - (number < 0)
 
 
-def resembled(path: ArgumentPath, value: Value, past: Past) -> Value | None:
+def find_resembled(path: ArgumentPath, value: Value, past: Past) -> Value | None:
     """Return the most frequent past value that looks like this new one or differs in one character."""
     if value.kind is not ValueKind.TEXT or len(value.text) > MAX_LENGTH or value in past.counts:
         return None
-    look = lookalikes.skeleton(value.text, host=path.domain)
+    look = lookalikes.compute_skeleton(value.text, host=path.domain)
     for earlier, count in past.frequent:
         if earlier.kind is not ValueKind.TEXT or len(earlier.text) > MAX_LENGTH:
             continue
         if earlier.text.casefold() == value.text.casefold():
             continue
-        if lookalikes.skeleton(earlier.text, host=path.domain) == look:
+        if lookalikes.compute_skeleton(earlier.text, host=path.domain) == look:
             return earlier
         if path.domain:
-            imitates = count >= MIN_REPEATED and _is_long(_stem(earlier.text), _stem(value.text))
+            imitates = count >= MIN_REPEATED and _is_long(
+                _strip_top_domain(earlier.text), _strip_top_domain(value.text)
+            )
         else:
             imitates = past.repeats and _is_long(earlier.text, value.text)
         if imitates and is_near(earlier.text, value.text):
@@ -289,7 +297,7 @@ def is_near(text: str, other: str) -> bool:
     return max(len(first), len(second)) == 1 or (len(first) == 2 and first == second[::-1])
 
 
-def _stem(host: str) -> str:
+def _strip_top_domain(host: str) -> str:
     return host.rpartition(".")[0]
 
 
@@ -302,12 +310,12 @@ def find_unusual_characters(args: Any, *, limit: int) -> Iterator[UnusualValue]:
     arguments = args if isinstance(args, dict) else {WHOLE: args}
     for name, value in arguments.items():
         path = ArgumentPath((str(name),))
-        texts = list(_cut(lookalikes.texts_of([name, value]), limit))
+        texts = list(_cut(lookalikes.collect_texts([name, value]), limit))
         limit -= sum(map(len, texts))
-        hidden = dict.fromkeys(char for text in texts for char in _hidden(text))
+        hidden = dict.fromkeys(char for text in texts for char in _list_hidden_characters(text))
         if hidden:
             names = ", ".join(
-                f"{code_point(char)} {character_name(char)}" for char in list(hidden)[:MAX_NAMED]
+                f"{format_code_point(char)} {name_char(char)}" for char in list(hidden)[:MAX_NAMED]
             )
             suffix = f" and {len(hidden) - MAX_NAMED} more" if len(hidden) > MAX_NAMED else ""
             text = f"Contains invisible characters: {names}{suffix}."
@@ -324,10 +332,10 @@ def _cut(texts: Iterator[str], limit: int) -> Iterator[str]:
         limit -= len(text)
 
 
-def _hidden(text: str) -> Iterator[str]:
+def _list_hidden_characters(text: str) -> Iterator[str]:
     if text.isascii() and text.isprintable():
         return
-    marks = hidden_marks(text)
+    marks = find_hidden_marks(text)
     for at, char in enumerate(text):
         is_odd = not is_visible(char) and char not in _ORDINARY and not _is_emoji(text, at)
         if is_odd or at in marks:
@@ -359,7 +367,7 @@ def make_unusual_value(
     )
 
 
-def quoted(value: Value) -> str:
+def quote_value(value: Value) -> str:
     """Return a number as it is, and quote any other value, cut to MAX_SHOWN characters."""
     text = value.text
     if value.number is not None:

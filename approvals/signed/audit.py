@@ -24,7 +24,7 @@ from pydantic_core import to_json
 from approvals import clock
 from approvals.errors import BrokenChain
 from approvals.models import Approval, AuditEntry, AuditHead
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 from runtime.keyring import purposes, signatures
 from runtime.ports.access import Actor, Expression
 from runtime.ports.approvals import StatementPart
@@ -101,23 +101,23 @@ def append(
 ) -> None:
     """Add a row to the run's chain. `actor` None is the system; `at` defaults to now."""
     # Plain SQL: this runs at each decision, where the ORM would cost more than Postgres.
-    row = following(
-        last_of(run),
+    row = build_next_entry(
+        read_chain_end(run),
         run=run,
         actor=actor,
         act=act,
         subject=subject,
         detail=detail,
-        at=at or clock.now(),
+        at=at or clock.read_time(),
     )
     added = f"WITH audited AS ({_INSERT} {_VALUES} RETURNING run_id, seq)"
-    head = _head_after(row, starts=row["seq"] == 1)
+    head = _build_head_part(row, starts=row["seq"] == 1)
     parameters: dict[str, Any] = {**row, **head.parameters}
     with connection.cursor() as cursor:
         cursor.execute(f"{added} {head.sql}", parameters)
 
 
-def subject_of(request: UUID) -> str:
+def name_subject(request: UUID) -> str:
     """Return the subject of rows about a request."""
     return f"request {request}"
 
@@ -135,7 +135,7 @@ def append_about(
         run=approval.run_id,
         actor=actor,
         act=act,
-        subject=subject_of(approval.id),
+        subject=name_subject(approval.id),
         detail={"digest": approval.approval_digest, **detail},
         at=at,
     )
@@ -149,7 +149,7 @@ class Last:
     hash: str
 
 
-def last_of(run: UUID) -> Last:
+def read_chain_end(run: UUID) -> Last:
     """Return the end of the run's chain."""
     with connection.cursor() as cursor:
         cursor.execute(_LAST, [run])
@@ -157,7 +157,7 @@ def last_of(run: UUID) -> Last:
     return Last(seq=seq, hash=mac)
 
 
-def following(
+def build_next_entry(
     last: Last,
     *,
     run: UUID,
@@ -178,11 +178,11 @@ def following(
         "subject": subject,
         "detail": _DETAILS.encode(detail),
     }
-    seal = signatures.seal(purposes.AUDIT, _digest(row, last.hash), short=True)
+    seal = signatures.seal(purposes.AUDIT, _compute_digest(row, last.hash), short=True)
     return {**row, "hash": seal.mac, "key_id": seal.key_id}
 
 
-def appended(rows: Sequence[Row]) -> tuple[StatementPart, ...]:
+def build_append_parts(rows: Sequence[Row]) -> tuple[StatementPart, ...]:
     """Return the parts of an engine statement that add these rows to their run's chain, and replace its head."""
     return (
         StatementPart(
@@ -191,7 +191,7 @@ def appended(rows: Sequence[Row]) -> tuple[StatementPart, ...]:
             parameters={"audited": to_json(rows).decode()},
             overtaken="audit_order",
         ),
-        _head_after(rows[-1], starts=rows[0]["seq"] == 1),
+        _build_head_part(rows[-1], starts=rows[0]["seq"] == 1),
     )
 
 
@@ -201,23 +201,23 @@ def count(run: UUID, subject: str, *, besides: str) -> int:
     return rows.count()
 
 
-def number(run: UUID, subject: str, *, act: str) -> int:
+def count_acts(run: UUID, subject: str, *, act: str) -> int:
     """Count the rows of the run about a subject that record this act."""
     return AuditEntry.objects.filter(run=run, subject=subject, act=act).count()
 
 
-def last_act(run: UUID, acts: Sequence[str]) -> str | None:
+def find_last_act(run: UUID, acts: Sequence[str]) -> str | None:
     """Return which of these acts on the run was the last, None if there was none."""
     rows = AuditEntry.objects.filter(run=run, act__in=acts).order_by("-seq")
     return rows.values_list("act", flat=True).first()
 
 
-def undone(approval: Approval) -> int:
+def count_undone(approval: Approval) -> int:
     """Count the undone decisions on a request, from audit rows, which cannot be changed or deleted."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM approvals_auditentry WHERE run_id = %s AND act = %s AND subject = %s",
-            [approval.run_id, UNDONE, subject_of(approval.id)],
+            [approval.run_id, UNDONE, name_subject(approval.id)],
         )
         (count,) = cursor.fetchone()
     return int(count)
@@ -243,13 +243,13 @@ def verify(run: UUID) -> int:
         if row["seq"] != count:
             raise BrokenChain(run, count, "is missing")
         seal = signatures.Seal(mac=row["hash"], key_id=row["key_id"])
-        if not signatures.verify(purposes.AUDIT, seal, _digest(row, previous), short=True):
+        if not signatures.verify(purposes.AUDIT, seal, _compute_digest(row, previous), short=True):
             raise BrokenChain(run, count, "was changed")
         previous = row["hash"]
         acts.add((row["subject"], row["act"]))
         if head is not None and head.seq == count:
             seal = signatures.Seal(mac=head.mac, key_id=head.key_id)
-            if not signatures.verify(purposes.AUDIT, seal, *_head_parts(row), short=True):
+            if not signatures.verify(purposes.AUDIT, seal, *_list_head_parts(row), short=True):
                 raise BrokenChain(run, count, "is not the row that was counted as the last")
     # The chain has the rows that its head counts, and those added since it was read.
     if head is not None and not 0 < head.seq <= count:
@@ -261,14 +261,14 @@ def verify(run: UUID) -> int:
         raise BrokenChain(run, counted + 1, "was not counted")
     for approval_id, status in approval_ids:
         act = "requested" if status == Approval.Status.PENDING else status
-        if (subject_of(approval_id), act) not in acts:
+        if (name_subject(approval_id), act) not in acts:
             raise BrokenChain(run, count + 1, f"is missing: request {approval_id} is {status}")
     return count
 
 
-def _head_after(row: Row, *, starts: bool) -> StatementPart:
+def _build_head_part(row: Row, *, starts: bool) -> StatementPart:
     """Return the part that writes the head of a chain that ends with this row. `starts` says that the chain is new."""
-    head = signatures.seal(purposes.AUDIT, *_head_parts(row), short=True)
+    head = signatures.seal(purposes.AUDIT, *_list_head_parts(row), short=True)
     return StatementPart(
         name="counted",
         sql=_FIRST_HEAD if starts else _NEXT_HEAD,
@@ -276,12 +276,12 @@ def _head_after(row: Row, *, starts: bool) -> StatementPart:
     )
 
 
-def _head_parts(row: Row) -> tuple[str, ...]:
+def _list_head_parts(row: Row) -> tuple[str, ...]:
     return "head", str(row["run_id"]), str(row["seq"]), row["hash"]
 
 
-def _digest(row: Row, previous: str) -> str:
-    return sha256_of(
+def _compute_digest(row: Row, previous: str) -> str:
+    return hash_value(
         {
             "run": str(row["run_id"]),
             "seq": row["seq"],

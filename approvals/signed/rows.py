@@ -28,7 +28,7 @@ from approvals.models import Approval
 from approvals.models.signed import SignedAct, SignedRow
 from runtime.errors import KeyMissing
 from runtime.keyring import signatures
-from runtime.keyring.signatures import row_text
+from runtime.keyring.signatures import encode_row
 from runtime.store import pool
 
 Row = TypeVar("Row", bound=SignedAct)
@@ -44,12 +44,12 @@ def to_utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC)
 
 
-def names_of(model: type[models.Model]) -> tuple[str, ...]:
+def list_columns(model: type[models.Model]) -> tuple[str, ...]:
     """Name every column of a model's table, in one order."""
     return tuple(field.attname for field in model._meta.concrete_fields)  # noqa: SLF001 - its documented API
 
 
-_NAMES = names_of(Approval)
+_NAMES = list_columns(Approval)
 # The ORM asks each field of each new row, a tenth of the time of a gate that opens.
 _DEFAULTS = {
     field.attname: field.default if field.has_default() else None
@@ -67,14 +67,14 @@ def add(row: SignedRow) -> None:
 
 def sign(row: SignedRow) -> None:
     """Put the signature into the row. Raise ImproperlyConfigured without the private key."""
-    signature = signatures.sign(row.PURPOSE, text_of(row))
+    signature = signatures.sign(row.PURPOSE, build_signed_text(row))
     row.signature, row.key_id = signature.hex, signature.key_id
 
 
 def is_valid(row: SignedRow, text: str | None = None) -> bool:
     """Tell whether a key of the ring signed exactly this row. `text` is its signed text, if the caller has it."""
     try:
-        return verify(row, text_of(row) if text is None else text)
+        return verify(row, build_signed_text(row) if text is None else text)
     except (KeyMissing, ValueError, TypeError, AttributeError):  # a value of another type
         return False
 
@@ -85,12 +85,12 @@ def verify(row: SignedRow, text: str, verifies: signatures.Verifies | None = Non
     return verifies(row.PURPOSE, signatures.Signature(hex=row.signature, key_id=row.key_id), text)
 
 
-def text_of(row: SignedRow) -> str:
+def build_signed_text(row: SignedRow) -> str:
     """Return the signed text of a row. Raise ValueError, TypeError or AttributeError for values of other types."""
     names = row.SIGNED_FIELDS
     if row.LATER_FIELDS:
         names += tuple(name for name in row.LATER_FIELDS if getattr(row, name) is not None)
-    return row_text(row.KIND, {name: getattr(row, name) for name in names})
+    return encode_row(row.KIND, {name: getattr(row, name) for name in names})
 
 
 class SignedActs(Generic[Row]):
@@ -106,15 +106,15 @@ class SignedActs(Generic[Row]):
         The caller makes appends take turns, or else one of two gets IntegrityError.
         """
         if "seq" not in values:
-            last = self.newest(**{name: values[name] for name in self._subject})
+            last = self.read_newest(**{name: values[name] for name in self._subject})
             values["seq"] = 1 if last is None else last.seq + 1
         if "at" not in values:
-            values["at"] = clock.now()
+            values["at"] = clock.read_time()
         row = self._model(act=act, by=by, **values)
         add(row)
         return row
 
-    def newest(self, **subject: Any) -> Row | None:
+    def read_newest(self, **subject: Any) -> Row | None:
         """Return the newest act about a subject, which the caller verifies; None if there is none."""
         return self._model._default_manager.filter(**subject).order_by("-seq").first()  # noqa: SLF001
 
@@ -140,7 +140,7 @@ class SignedLog(SignedActs[Row], Generic[Row, State]):
         self._apply = apply
         self._broken = broken
         self._table = model._meta.db_table  # noqa: SLF001 - its documented API
-        self._names = names_of(model)
+        self._names = list_columns(model)
         condition = " AND ".join(f"{name} = %({name})s" for name in subject) or "true"
         self._read = (
             f"SELECT {', '.join(self._names)} FROM {self._table} WHERE {condition} ORDER BY seq"
@@ -155,16 +155,18 @@ class SignedLog(SignedActs[Row], Generic[Row, State]):
     def rows(self, **subject: Any) -> tuple[Row, ...]:
         """Read and verify every act about this subject."""
         # With the engine's connections, because a worker has few of Django's.
-        with pool.in_transaction() as engine:
-            return self.verified(self.loaded(engine.execute(self._read, subject).fetchall()))
+        with pool.join_transaction() as engine:
+            return self.require_verified(
+                self.make_rows(engine.execute(self._read, subject).fetchall())
+            )
 
-    def recent_rows(self, **subject: Any) -> tuple[tuple[Row, ...], datetime]:
+    def read_recent_rows(self, **subject: Any) -> tuple[tuple[Row, ...], datetime]:
         """Do what `rows` does, and return the time of the database.
 
         Acts are only added, so they are read again only if their number changed.
         """
-        with pool.in_transaction() as engine:
-            counted = pool.row(engine, self._count, subject)
+        with pool.join_transaction() as engine:
+            counted = pool.fetch_row(engine, self._count, subject)
         assert counted is not None  # a SELECT of a count has one row
         key = tuple(subject.values())
         rows = self._recent.get(key, ())
@@ -176,14 +178,14 @@ class SignedLog(SignedActs[Row], Generic[Row, State]):
         """Read all acts again at the next use."""
         self._recent.clear()
 
-    def loaded(self, values: Iterable[Sequence[Any]]) -> Iterator[Row]:
+    def make_rows(self, values: Iterable[Sequence[Any]]) -> Iterator[Row]:
         """Make acts of the values of all columns."""
         for row in values:
             # Postgres returns times in the zone of its session, which Django sets but the engine does not.
             utc = [value.astimezone(UTC) if isinstance(value, datetime) else value for value in row]
             yield self._model.from_db(DEFAULT_DB_ALIAS, self._names, utc)
 
-    def verified(self, rows: Iterable[Row], numbers: Iterable[int] = ()) -> tuple[Row, ...]:
+    def require_verified(self, rows: Iterable[Row], numbers: Iterable[int] = ()) -> tuple[Row, ...]:
         """Return these acts about one subject if each was signed and has its number, by default from 1 on."""
         expected = iter(numbers or count(1))
         verified = []
@@ -205,7 +207,7 @@ class SignedLog(SignedActs[Row], Generic[Row, State]):
         return state
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def hold_lock(self) -> Iterator[None]:
         """Run the block in a transaction in which no other process appends an act."""
         with transaction.atomic():
             with connection.cursor() as cursor:
@@ -214,8 +216,8 @@ class SignedLog(SignedActs[Row], Generic[Row, State]):
 
     def wait_for_appends(self) -> None:
         """Wait until acts that have their time already are visible to other connections."""
-        with pool.in_transaction() as engine:
-            pool.row(engine, _LOCK.format("_shared"), {"table": self._table})
+        with pool.join_transaction() as engine:
+            pool.fetch_row(engine, _LOCK.format("_shared"), {"table": self._table})
 
     def _name(self, row: Row) -> str:
         return self._noun.format(row)
@@ -237,7 +239,7 @@ def read_approval(values: Sequence[Any]) -> Approval:
     return Approval.from_db(DEFAULT_DB_ALIAS, _NAMES, values)
 
 
-def approval_from_json(row: Mapping[str, Any]) -> Approval:
+def decode_approval(row: Mapping[str, Any]) -> Approval:
     """Make a request of the JSON object of its row. Raises ValueError if a value is of another type."""
     fields = Approval._meta.concrete_fields  # noqa: SLF001
     try:
@@ -248,6 +250,6 @@ def approval_from_json(row: Mapping[str, Any]) -> Approval:
     return Approval.from_db(DEFAULT_DB_ALIAS, _NAMES, values)
 
 
-def texts(value: object) -> list[str]:
+def select_texts(value: object) -> list[str]:
     """Return the texts of a stored list, and skip other values: the column may have been tampered with."""
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []

@@ -22,17 +22,17 @@ from pydantic import TypeAdapter
 from approvals.models import Approval
 from runtime.core.run.events import GateExtended
 from runtime.core.values.enums import Decision, GateKind, Verdict
-from runtime.core.values.json_values import canonical, sha256_of
+from runtime.core.values.json_values import encode_canonical, hash_value
 from runtime.core.values.verdicts import VERDICTS, VERDICTS_AT
 from runtime.keyring import purposes, signatures
-from runtime.keyring.signatures import Signature, Verifies, row_text
+from runtime.keyring.signatures import Signature, Verifies, encode_row
 from runtime.ports.approvals import NotConfirmed
 
 _KIND = "extension"  # no decision and no row is of it
 _EVENT = TypeAdapter(GateExtended)
 
 
-def verdict_text(verdict: Verdict) -> str:
+def format_verdict(verdict: Verdict) -> str:
     """Return the text that only statements of this verdict contain: within other values quotation marks are escaped."""
     return f'"verdict":"{verdict}"'
 
@@ -68,8 +68,8 @@ class Statement:
             decision.verdict,
             decision.by,
             decision.reason,
-            result_digest(decision),
-            consequences_of(decision),
+            compute_result_digest(decision),
+            compute_preview_digest(decision),
         )
 
 
@@ -91,26 +91,26 @@ def make(
         verdict=decision.verdict,
         by=decision.by,
         reason=decision.reason,
-        result=result_digest(decision),
+        result=compute_result_digest(decision),
         at=at,
         effective_at=approval.effective_at,
         undone=undone,
         votes=tuple(votes),
         absent=approval.decided_for,
-        consequences=consequences_of(decision),
+        consequences=compute_preview_digest(decision),
         authenticated=authenticated,
     )
 
 
 def sign(approval: Approval, statement: Statement) -> None:
     """Store the signed statement in the row. Raises ImproperlyConfigured without the private key."""
-    text = _text(statement)
+    text = _encode_statement(statement)
     signature = signatures.sign(purposes.DECISIONS, text)
     # The row has these two values anyway. A quotation mark within a value is escaped.
-    for name, value, _ in _of_row(approval):
+    for name, value, _ in _list_row_values(approval):
         text = text.replace(f'"{name}":"{value}",', "", 1)
     approval.statement = text
-    approval.signature, approval.key_id = _base64(signature.hex), signature.key_id
+    approval.signature, approval.key_id = _encode_base64(signature.hex), signature.key_id
 
 
 def read(approval: Approval, verifies: Verifies = signatures.verify_signature) -> Statement:
@@ -120,8 +120,8 @@ def read(approval: Approval, verifies: Verifies = signatures.verify_signature) -
     """
     if approval.statement is None or approval.signature is None or approval.key_id is None:
         raise NotConfirmed("the request has no signed decision")
-    signature = signatures.Signature(hex=_hex(approval.signature), key_id=approval.key_id)
-    text = signed_text(approval)
+    signature = signatures.Signature(hex=_decode_base64(approval.signature), key_id=approval.key_id)
+    text = restore_signed_text(approval)
     if not verifies(purposes.DECISIONS, signature, text):
         raise NotConfirmed("the statement differs from the signed one")
     statement = _parse(text)
@@ -141,20 +141,20 @@ def read(approval: Approval, verifies: Verifies = signatures.verify_signature) -
     return statement
 
 
-def signed_text(approval: Approval) -> str:
+def restore_signed_text(approval: Approval) -> str:
     """Return the text that was signed, of the stored one, which leaves out two values of the row."""
     text = approval.statement or ""
-    for name, value, after in _of_row(approval):
+    for name, value, after in _list_row_values(approval):
         text = text.replace(f'"{after}":', f'"{name}":"{value}","{after}":', 1)
     return text
 
 
-def signature_of(approval: Approval) -> str:
+def decode_signature(approval: Approval) -> str:
     """Return the signature of a decided request as hex. Raises NotConfirmed."""
-    return _hex(approval.signature or "")
+    return _decode_base64(approval.signature or "")
 
 
-def result_digest(decision: Decision) -> str | None:
+def compute_result_digest(decision: Decision) -> str | None:
     """Return the digest of the result that a person reported or gave, which may be null, or of the edited action.
 
     None without either.
@@ -163,20 +163,20 @@ def result_digest(decision: Decision) -> str | None:
         return decision.edit.digest
     has_result = VERDICTS[decision.verdict].carries == "result"
     nothing = decision.result is None and not has_result
-    return None if nothing else sha256_of(decision.result)
+    return None if nothing else hash_value(decision.result)
 
 
-def consequences_of(decision: Decision) -> str | None:
+def compute_preview_digest(decision: Decision) -> str | None:
     """Return the digest of the preview with which a person edited the call, None without one."""
     preview = None if decision.edit is None else decision.edit.preview
-    return None if preview is None else sha256_of(preview.document)
+    return None if preview is None else hash_value(preview.document)
 
 
 def sign_extension(approval: Approval, *, until: datetime, by: str, reason: str) -> str:
     """Return the signed extension as JSON. Raises ImproperlyConfigured without the private key."""
     of_gate = {name: getattr(approval, name) for name in ("gate", "frame", "call")}
     values = {**of_gate, "by": by, "reason": reason, "before": approval.expires_at, "until": until}
-    text = row_text(_KIND, values)
+    text = encode_row(_KIND, values)
     signature = signatures.sign(purposes.DECISIONS, text)
     return json.dumps({"text": text, "hex": signature.hex, "key_id": signature.key_id})
 
@@ -197,9 +197,11 @@ def read_extensions(
         raise NotConfirmed("the extensions cannot be read") from exc
 
 
-def extension_texts(approval: Approval) -> tuple[tuple[str, Signature], ...]:
+def list_extension_texts(approval: Approval) -> tuple[tuple[str, Signature], ...]:
     """Return the text and the signature of each extension of a verified request."""
-    return tuple(_signed_text(document) for document in json.loads(approval.extensions or "[]"))
+    return tuple(
+        _decode_signed_text(document) for document in json.loads(approval.extensions or "[]")
+    )
 
 
 def check_extensions(approval: Approval, verifies: Verifies = signatures.verify_signature) -> None:
@@ -216,7 +218,7 @@ def check_extensions(approval: Approval, verifies: Verifies = signatures.verify_
 def read_extension(document: str, verifies: Verifies = signatures.verify_signature) -> GateExtended:
     """Return a signed extension. Raises NotConfirmed unless a person signed it; KeyMissing."""
     try:
-        text, signature = _signed_text(document)
+        text, signature = _decode_signed_text(document)
         if verifies(purposes.DECISIONS, signature, text):
             values = json.loads(text)
             if values.pop("kind") == _KIND:
@@ -226,9 +228,9 @@ def read_extension(document: str, verifies: Verifies = signatures.verify_signatu
     raise NotConfirmed("the extension differs from the signed one")
 
 
-def _text(statement: Statement) -> str:
+def _encode_statement(statement: Statement) -> str:
     effective_at = statement.effective_at
-    return canonical(
+    return encode_canonical(
         {
             "request": str(statement.approval_id),
             "digest": statement.digest,
@@ -247,7 +249,7 @@ def _text(statement: Statement) -> str:
     ).decode()
 
 
-def _of_row(approval: Approval) -> tuple[tuple[str, object, str], ...]:
+def _list_row_values(approval: Approval) -> tuple[tuple[str, object, str], ...]:
     """Return name and value of each, and the name that follows it."""
     return (
         ("digest", approval.approval_digest, "effective_at"),
@@ -255,17 +257,17 @@ def _of_row(approval: Approval) -> tuple[tuple[str, object, str], ...]:
     )
 
 
-def _base64(signature: str) -> str:
+def _encode_base64(signature: str) -> str:
     return b2a_base64(bytes.fromhex(signature), newline=False).decode()
 
 
-def _hex(signature: str) -> str:
+def _decode_base64(signature: str) -> str:
     """Return the digits of a stored signature. Raises NotConfirmed unless it is written as `sign` does."""
     try:
         digits = a2b_base64(signature).hex()
     except ValueError:
         digits = ""
-    if _base64(digits) != signature:
+    if _encode_base64(digits) != signature:
         raise NotConfirmed("the signature of the statement cannot be read")
     return digits
 
@@ -293,6 +295,6 @@ def _parse(text: str) -> Statement:
     )
 
 
-def _signed_text(document: str) -> tuple[str, Signature]:
+def _decode_signed_text(document: str) -> tuple[str, Signature]:
     stored = json.loads(document)
     return stored["text"], Signature(hex=stored["hex"], key_id=stored["key_id"])

@@ -12,11 +12,11 @@ from datetime import datetime
 
 from approvals.models import Approval, Vote
 from approvals.rules import tally
-from approvals.rules.policy import Demands, demands_of
+from approvals.rules.policy import Demands, decode_demands
 from approvals.signed import rows
 from approvals.signed.statements import Statement
 from runtime.core.values.enums import Verdict
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED
 from runtime.keyring import signatures
 from runtime.keyring.signatures import Verifies
@@ -45,7 +45,7 @@ class Cast:
         return self.absent or self.person
 
 
-def sql(rights: str = "NULL") -> str:
+def build_votes_sql(rights: str = "NULL") -> str:
     """Return the SQL expression of a request's votes as JSON text, for `read`; `r` is the request.
 
     `rights` is the expression of the rights of `v.person`.
@@ -61,7 +61,7 @@ def sql(rights: str = "NULL") -> str:
     """
 
 
-def subject(approval: Approval, person: str) -> str:
+def name_vote_subject(approval: Approval, person: str) -> str:
     """Return the subject of audit rows about a person's vote."""
     return f"vote {approval.id} {person}"
 
@@ -94,22 +94,22 @@ def make(
     return vote
 
 
-def digest_of(vote: Vote) -> str:
+def compute_digest(vote: Vote) -> str:
     """Return the digest by which the deciding statement names a vote."""
-    return sha256_of(rows.text_of(vote))
+    return hash_value(rows.build_signed_text(vote))
 
 
 def read(
     approval: Approval, stored_votes: str | None, verifies: Verifies = signatures.verify_signature
 ) -> tuple[Cast, ...]:
-    """Verify what `sql` found. Raises NotConfirmed at the first vote that does not verify, KeyMissing."""
+    """Verify what `build_votes_sql` found. Raises NotConfirmed at the first vote that does not verify, KeyMissing."""
     return tuple(_read(approval, verifies, *values) for values in json.loads(stored_votes or "[]"))
 
 
-def demands(approval: Approval) -> Demands | None:
+def read_demands(approval: Approval) -> Demands | None:
     """Return what the policy demands of the request; None for the default policy. Raises NotConfirmed."""
     try:
-        return demands_of(approval.rule)
+        return decode_demands(approval.rule)
     except (ValueError, KeyError, TypeError) as exc:
         raise NotConfirmed("the stored rule of the request cannot be read") from exc
 
@@ -121,7 +121,7 @@ def check_counted(
 
     Without this, one signed statement would be enough under every policy.
     """
-    needed = demands(approval)
+    needed = read_demands(approval)
     if needed is not None and not needed.accept(statement.authenticated, statement.at):
         raise NotConfirmed(f"{statement.by} gave no fresh second factor")
     if needed is None or statement.verdict not in STARTS_CALL_UNCHANGED:
@@ -138,8 +138,8 @@ def check_counted(
     barred = {approval.requester, *approval.origin} & (set(counted) | owners)
     if barred:
         raise NotConfirmed(f"{', '.join(sorted(barred))}, who voted, is in the run's origin")
-    if statement.by not in counted or tally.current(needed.stages, counted) is not None:
-        missing = tally.missing(needed.stages, counted)
+    if statement.by not in counted or tally.find_current_stage(needed.stages, counted) is not None:
+        missing = tally.count_missing(needed.stages, counted)
         raise NotConfirmed(
             f"{len(counted)} of {needed.quorum} approvals are signed, and {missing} are missing"
         )
@@ -174,7 +174,7 @@ def _read(
         authenticated=authenticated,
     )
     vote.withdrawn = withdrawn
-    text = rows.text_of(vote)
+    text = rows.build_signed_text(vote)
     if not rows.verify(vote, text, verifies):
         raise NotConfirmed(f"the vote of {person} is not the one that they signed")
     return Cast(
@@ -182,7 +182,7 @@ def _read(
         stage=stage,
         reason=reason,
         at=vote.at,
-        digest=sha256_of(text),
+        digest=hash_value(text),
         rights=rights,
         absent=absent,
         authenticated=authenticated,

@@ -42,13 +42,13 @@ class ListPosition:
         return f"?{text}" if text else ""
 
 
-def neighbours(
+def find_neighbours(
     position: ListPosition, principal: Principal | None, approval: ApprovalView
 ) -> Neighbours:
     """Return the requests before and after this one, in the order in which its place shows them."""
     if position == ListPosition():
-        return inbox.neighbours_in_whole_list(principal, approval)
-    before, after = inbox.previous_and_next(principal, approval, position.q, position.order)
+        return inbox.find_list_neighbours(principal, approval)
+    before, after = inbox.find_previous_and_next(principal, approval, position.q, position.order)
     return Neighbours(before=before, after=after)
 
 
@@ -61,7 +61,7 @@ def parse_position(parameters: Mapping[str, str]) -> ListPosition:
     """Read the place from the parameters of an address. A value that is none is left out."""
     view, q = parameters.get("view", ""), parameters.get("q", "").strip()
     try:
-        filters.condition(q)
+        filters.build_condition(q)
     except InvalidInput:
         q = ""
     return ListPosition(
@@ -114,5 +114,5 @@ def read_run_views(username: str) -> list[RunsView]:
     """Return the views of a person by name."""
     return [
         RunsView(id=view.id, name=view.name, query=parse_run_position(view.place).query)
-        for view in preferences.views_of(username, preferences.RUNS)
+        for view in preferences.list_views(username, preferences.RUNS)
     ]

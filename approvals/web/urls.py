@@ -28,17 +28,17 @@ from runtime.core.values.verdicts import VERDICTS
 register_converter(prompts.PromptName, "prompt")
 
 urlpatterns = [
-    path("", session.home, name="home"),
-    path("overview/", overview.overview, name="overview"),
-    path("overview/<slug:name>.csv", overview.picture_csv, name="picture_csv"),
-    path("costs/", overview.costs, name="costs"),
-    path("search/", navigation.search, name="search"),
+    path("", session.redirect_home, name="home"),
+    path("overview/", overview.show_overview, name="overview"),
+    path("overview/<slug:name>.csv", overview.download_picture, name="picture_csv"),
+    path("costs/", overview.show_costs, name="costs"),
+    path("search/", navigation.show_search, name="search"),
     path("login/", session.login, name="login"),
     path("login/oidc/<slug:provider>/", session.start, name="oidc_start"),
-    path("login/oidc/<slug:provider>/callback/", session.callback, name="oidc_callback"),
-    path("login/second/", second_factors.second_factor, name="second_factor"),
-    path("login/passkey/", second_factors.passkey_options, name="passkey_options"),
-    path("logout/", session.logout, name="logout"),
+    path("login/oidc/<slug:provider>/callback/", session.finish_log_in, name="oidc_callback"),
+    path("login/second/", second_factors.ask_second_factor, name="second_factor"),
+    path("login/passkey/", second_factors.answer_passkey_options, name="passkey_options"),
+    path("logout/", session.end_session, name="logout"),
     path("password/<str:plain>/", session.choose_password, name="choose_password"),
     path("account/", account.account, name="account"),
     path("account/password/", account.change_password, name="change_password"),
@@ -77,7 +77,7 @@ urlpatterns = [
     ),
     path("people/<str:person>/link/", people.make_link, name="make_link"),
     path("people/<str:person>/profile/", people.save_profile, name="save_profile"),
-    path("people/<str:person>/activity/", people.activity, name="activity"),
+    path("people/<str:person>/activity/", people.show_activity, name="activity"),
     path("people/<str:person>/rights/<str:right>/confirm/", people.confirm, name="confirm_right"),
     path(
         "people/<str:person>/tokens/<str:token>/revoke/", people.revoke_token, name="revoke_token"
@@ -116,18 +116,18 @@ urlpatterns = [
         notices.retry_message,
         name="retry_message",
     ),
-    path("policies/", policies.policies, name="policies"),
-    path("policies/deciders/", policies.deciders, name="policy_deciders"),
+    path("policies/", policies.show_policies, name="policies"),
+    path("policies/deciders/", policies.show_deciders, name="policy_deciders"),
     path("policies/draft/", policies.change_draft, name="change_policy_draft"),
     path("policies/try/", policies.try_draft, name="try_policy"),
     path("policies/add/", policies.propose, name="propose_policy"),
-    path("policies/<int:number>/", policies.version, name="policy_version"),
+    path("policies/<int:number>/", policies.show_version, name="policy_version"),
     path("policies/<int:number>.yaml", policies.export, name="export_policy"),
     *(
         path(f"policies/<int:number>/{act}/", policies.change, {"act": act}, name=f"{act}_policy")
         for act in policies.ACTS
     ),
-    path("prompts/", prompts.prompts, name="prompts"),
+    path("prompts/", prompts.show_prompts, name="prompts"),
     *(
         path(
             f"prompts/<prompt:name>/<int:number>/{act}/",
@@ -137,18 +137,18 @@ urlpatterns = [
         )
         for act in prompts.ACTS
     ),
-    path("prompts/<prompt:name>/<int:number>/label/", prompts.label, name="label_prompt"),
+    path("prompts/<prompt:name>/<int:number>/label/", prompts.label_version, name="label_prompt"),
     path("prompts/<prompt:name>/<int:number>/try/", prompts.try_prompt, name="try_prompt"),
-    path("prompts/<prompt:name>/", prompts.prompt, name="prompt"),
-    path("allowances/", allowances.allowances, name="allowances"),
+    path("prompts/<prompt:name>/", prompts.show_prompt, name="prompt"),
+    path("allowances/", allowances.show_allowances, name="allowances"),
     path("allowances/<uuid:allowance_id>/", allowances.allowance, name="allowance"),
     path("allowances/<uuid:allowance_id>/confirm/", allowances.confirm, name="confirm_allowance"),
     path("allowances/<uuid:allowance_id>/revoke/", allowances.revoke, name="revoke_allowance"),
-    path("version-changes/", version_changes.version_changes, name="version_changes"),
+    path("version-changes/", version_changes.show_version_changes, name="version_changes"),
     path("version-changes/continue/", version_changes.continue_runs, name="continue_runs"),
     path("version-changes/withdraw/", version_changes.withdraw_change, name="withdraw_change"),
-    path("inbox/", inbox.inbox, name="inbox"),
-    path("mine/", inbox.mine, name="mine"),
+    path("inbox/", inbox.show_inbox, name="inbox"),
+    path("mine/", inbox.show_own_requests, name="mine"),
     path("inbox/views/add/", inbox.save_view, name="save_view"),
     path("inbox/views/<uuid:view>/delete/", inbox.delete_view, name="delete_view"),
     path("decisions/", history.show, name="history"),
@@ -156,7 +156,7 @@ urlpatterns = [
     path("decisions.jsonl", history.download, {"format": "jsonl"}, name="history_jsonl"),
     path("batch/", batch.batch, name="batch"),
     path("batch/undo/", batch.undo_batch, name="undo_batch"),
-    path("a/<uuid:approval_id>/", approval.approval, name="approval"),
+    path("a/<uuid:approval_id>/", approval.show_approval, name="approval"),
     *(
         path(
             f"a/<uuid:approval_id>/{rule.address}/",
@@ -172,12 +172,14 @@ urlpatterns = [
     path("a/<uuid:approval_id>/write/", teamwork.write, name="write"),
     path("a/<uuid:approval_id>/extend/", teamwork.extend, name="extend"),
     path("a/<uuid:approval_id>/edit/", edit.edit, name="edit"),
-    path("a/<uuid:approval_id>/edit/<uuid:preview>/", edit.previewed_edit, name="previewed_edit"),
+    path(
+        "a/<uuid:approval_id>/edit/<uuid:preview>/", edit.show_previewed_edit, name="previewed_edit"
+    ),
     path("a/<uuid:approval_id>/allow/", allowances.allow, name="allow"),
     path("a/<uuid:approval_id>/undo/", decision.undo, name="undo"),
-    path("a/<uuid:approval_id>/comment/", teamwork.comment, name="comment"),
+    path("a/<uuid:approval_id>/comment/", teamwork.add_comment, name="comment"),
     path("a/<uuid:approval_id>/claim/", teamwork.claim, name="claim"),
     path("a/<uuid:approval_id>/release/", teamwork.release, name="release_claim"),
     path("a/<uuid:approval_id>/hand-over/", teamwork.hand_over, name="hand_over"),
-    path("a/<uuid:approval_id>/here/", teamwork.here, name="here"),
+    path("a/<uuid:approval_id>/here/", teamwork.show_presence, name="here"),
 ]

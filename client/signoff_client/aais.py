@@ -31,7 +31,7 @@ _ENDS: dict[str, tuple[str | None, str, str]] = {
 _REDACTED = "••••"
 
 
-def envelopes_of(approval: Approval) -> list[Envelope]:
+def build_envelopes(approval: Approval) -> list[Envelope]:
     """Return the envelopes in order. Those of a decision come when it can no longer be undone.
 
     Raise SignoffError if the stored request does not verify, or if retention removed its arguments.
@@ -39,17 +39,17 @@ def envelopes_of(approval: Approval) -> list[Envelope]:
     if approval.tampered or approval.removed_at:
         problem = "does not verify" if approval.tampered else "has no arguments any more"
         raise SignoffError(f"request {approval.id} {problem}, so there is no envelope of it")
-    first = _request(approval, str(approval.id), approval.args, approval.created_at)
+    first = _build_request(approval, str(approval.id), approval.args, approval.created_at)
     envelopes = [first]
     is_final = approval.effective_at is None or approval.effective_at <= datetime.now(UTC)
     if approval.decided_at is not None and is_final:
         if approval.edited is None:
-            envelopes += _end(approval, first, approval.status)
+            envelopes += _build_end(approval, first, approval.status)
         else:
             name = f"{approval.id}:edited"
-            second = _request(approval, name, approval.edited, approval.decided_at)
-            envelopes += _end(approval, first, "edited")
-            envelopes += [second, *_end(approval, second, "approved")]
+            second = _build_request(approval, name, approval.edited, approval.decided_at)
+            envelopes += _build_end(approval, first, "edited")
+            envelopes += [second, *_build_end(approval, second, "approved")]
     stream = {"stream": f"signoff:{approval.id}"}
     return [
         {"aais": "1.0", **envelope, **stream, "sequence": number}
@@ -57,11 +57,11 @@ def envelopes_of(approval: Approval) -> list[Envelope]:
     ]
 
 
-def _request(approval: Approval, name: str, args: Any, at: datetime) -> Envelope:
+def _build_request(approval: Approval, name: str, args: Any, at: datetime) -> Envelope:
     arguments = args if isinstance(args, dict) else {"value": args}
     action: dict[str, Any] = {
         "kind": "tool_call" if approval.tool else approval.kind,
-        "name": _name(approval.tool or approval.kind),
+        "name": _make_identifier(approval.tool or approval.kind),
         "summary": approval.sentence[:1000] or approval.kind,
         "arguments": arguments,
     }
@@ -75,7 +75,7 @@ def _request(approval: Approval, name: str, args: Any, at: datetime) -> Envelope
             "harness": "signoff",
             "session_id": str(approval.run),
             "run_id": str(approval.run),
-            **({"agent_id": _name(approval.path[-1])} if approval.path else {}),
+            **({"agent_id": _make_identifier(approval.path[-1])} if approval.path else {}),
         },
         "action": action,
         "action_digest": "sha256:" + hashlib.sha256(rfc8785.dumps(action)).hexdigest(),
@@ -88,10 +88,10 @@ def _request(approval: Approval, name: str, args: Any, at: datetime) -> Envelope
     }
     if approval.expires_at is not None and approval.expires_at > at:
         request["expires_at"] = approval.expires_at.isoformat()
-    return _envelope("requested", name, at, request=request)
+    return _build_envelope("requested", name, at, request=request)
 
 
-def _end(approval: Approval, requested: Envelope, status: str) -> list[Envelope]:
+def _build_end(approval: Approval, requested: Envelope, status: str) -> list[Envelope]:
     """Return the decision, if a person or an allowance made one, and the resolution."""
     assert approval.decided_at is not None
     request, (decision, outcome, message) = requested["request"], _ENDS[status]
@@ -106,7 +106,7 @@ def _end(approval: Approval, requested: Envelope, status: str) -> list[Envelope]
     envelopes = []
     if decision is not None and approval.decided_by is not None:
         person = {
-            "id": _name(approval.decided_by),
+            "id": _make_identifier(approval.decided_by),
             "type": "human" if approval.allowance is None else "policy",
             "display_name": approval.decided_by,
             "authenticated_by": "signoff",
@@ -119,20 +119,24 @@ def _end(approval: Approval, requested: Envelope, status: str) -> list[Envelope]
             "scope": "once",
             "actor": person,
         }
-        envelopes.append(_envelope("decided", request["id"], approval.decided_at, decision=decided))
+        envelopes.append(
+            _build_envelope("decided", request["id"], approval.decided_at, decision=decided)
+        )
         resolution["decision_id"] = decided["id"]
         if decision != "cancel":
             resolution["effective_scope"] = "once"
-    resolved = _envelope("resolved", request["id"], approval.decided_at, resolution=resolution)
+    resolved = _build_envelope(
+        "resolved", request["id"], approval.decided_at, resolution=resolution
+    )
     return [*envelopes, resolved]
 
 
-def _envelope(kind: str, name: str, at: datetime, **payload: Any) -> Envelope:
+def _build_envelope(kind: str, name: str, at: datetime, **payload: Any) -> Envelope:
     times = {"id": f"{name}:{kind}", "occurred_at": at.isoformat()}
     return {"type": f"approval.{kind}", **times, **payload}
 
 
-def _name(text: str) -> str:
+def _make_identifier(text: str) -> str:
     """Return the text as an identifier of AAIS; other characters are replaced by their numbers."""
     name = re.sub(r"[^A-Za-z0-9.:_-]", lambda match: f"_{ord(match[0]):x}_", text)
     return (name if name[:1].isalnum() else f"x{name}")[:200]

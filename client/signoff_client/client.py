@@ -19,7 +19,7 @@ import httpx2
 from pydantic import TypeAdapter, ValidationError
 
 from signoff_client import routes
-from signoff_client.errors import NoAnswer, NotInTime, refusal_of
+from signoff_client.errors import NoAnswer, NotInTime, make_refusal
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class DecisionFields(TypedDict, total=False):
     grant: dict[str, Any]
 
 
-def checked_url(url: str) -> str:
+def check_url(url: str) -> str:
     """Return the address without a slash at its end. Raise ValueError if a token sent there could be read by others."""
     parts = urlsplit(url)
     extra = (parts.username, parts.password, parts.path.strip("/"), parts.query, parts.fragment)
@@ -62,7 +62,7 @@ class _Connection(ABC):
     def __init__(self, url: str, token: str) -> None:
         if not token or not token.isascii() or not token.isprintable():
             raise ValueError("the token is empty, or has characters that no token has")
-        self.url = checked_url(url)
+        self.url = check_url(url)
         self._headers = {"Authorization": f"Bearer {token}", "User-Agent": "signoff-client"}
 
     def __repr__(self) -> str:
@@ -225,19 +225,19 @@ class AsyncSignoff(_Connection):
                 await self._sleep(POLL_SECONDS)
 
 
-def _blocking(
+def _make_blocking(
     method: Callable[Concatenate[AsyncSignoff, P], Coroutine[Any, Any, T]],
 ) -> "Callable[Concatenate[Signoff, P], T]":
     """Return the method of the asynchronous client as one that blocks."""
 
     @functools.wraps(method)
     def act(client: "Signoff", /, *args: P.args, **fields: P.kwargs) -> T:
-        return _result_of(method(cast("AsyncSignoff", client), *args, **fields))
+        return _run_awaitable(method(cast("AsyncSignoff", client), *args, **fields))
 
     return act
 
 
-def _result_of(awaitable: Awaitable[T]) -> T:
+def _run_awaitable(awaitable: Awaitable[T]) -> T:
     """Run what never suspends."""
     try:
         next(awaitable.__await__())
@@ -274,21 +274,21 @@ class Signoff(_Connection):
     async def _sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - this client blocks
 
-    start = _blocking(AsyncSignoff.start)
-    wait = _blocking(AsyncSignoff.wait)
-    read_run = _blocking(AsyncSignoff.read_run)
-    list_runs = _blocking(AsyncSignoff.list_runs)
-    read_approval = _blocking(AsyncSignoff.read_approval)
-    list_approvals = _blocking(AsyncSignoff.list_approvals)
-    decide = _blocking(AsyncSignoff.decide)
-    export = _blocking(AsyncSignoff.export)
+    start = _make_blocking(AsyncSignoff.start)
+    wait = _make_blocking(AsyncSignoff.wait)
+    read_run = _make_blocking(AsyncSignoff.read_run)
+    list_runs = _make_blocking(AsyncSignoff.list_runs)
+    read_approval = _make_blocking(AsyncSignoff.read_approval)
+    list_approvals = _make_blocking(AsyncSignoff.list_approvals)
+    decide = _make_blocking(AsyncSignoff.decide)
+    export = _make_blocking(AsyncSignoff.export)
 
     def tail(self, run: UUID | str, *, after: int = 0) -> Iterator[routes.JournalEntry]:
         """Yield the entries of a run as they come, until it ends."""
         entries = AsyncSignoff.tail(cast("AsyncSignoff", self), run, after=after)
         with suppress(StopAsyncIteration):
             while True:
-                yield _result_of(anext(entries))
+                yield _run_awaitable(anext(entries))
 
 
 def _read(route: routes.Route[T], path: str, response: httpx2.Response) -> T:
@@ -304,4 +304,4 @@ def _read(route: routes.Route[T], path: str, response: httpx2.Response) -> T:
         facts = response.json()
     except (JSONDecodeError, UnicodeDecodeError):
         facts = {}
-    raise refusal_of(response.status_code, facts if isinstance(facts, dict) else {})
+    raise make_refusal(response.status_code, facts if isinstance(facts, dict) else {})

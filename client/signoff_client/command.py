@@ -16,7 +16,7 @@ import typer
 from pydantic import BaseModel
 
 from signoff_client import gate
-from signoff_client.aais import envelopes_of
+from signoff_client.aais import build_envelopes
 from signoff_client.client import Signoff
 from signoff_client.errors import NotApproved, NotInTime, NotThere, RunNotCompleted, SignoffError
 from signoff_client.routes import Approval, Run
@@ -186,7 +186,7 @@ def export(
     """End a run here, and write its signed file for another installation; or write a request, which changes nothing."""
     with open_client(context) as signoff:
         if aais:
-            envelopes = envelopes_of(signoff.read_approval(id))
+            envelopes = build_envelopes(signoff.read_approval(id))
             content = "".join(json.dumps(envelope) + "\n" for envelope in envelopes).encode()
         else:
             if not yes:
@@ -228,7 +228,7 @@ def ask(
         stop(f"there is no program {command[0]}", 127)
     arguments = gate.read_arguments(arg or [], command or [])
     claims = {"risk": risk} if risk else {}
-    call = gate.new_call(tool, arguments, claims, key=key, reasoning=reason)
+    call = gate.make_call(tool, arguments, claims, key=key, reasoning=reason)
     try:
         request, status = gate.ask(
             context.obj[0],

@@ -87,7 +87,7 @@ class InvalidField(Refusal, status=422):
     """422: a value cannot be accepted; `field` names it, as a dotted path."""
 
 
-def refusal_of(status: int, facts: Mapping[str, Any]) -> Refusal:
+def make_refusal(status: int, facts: Mapping[str, Any]) -> Refusal:
     """Return the error for an answer of the server."""
     if facts.get("code") == "already_decided":
         return DecidedBefore(status, facts)

@@ -19,7 +19,7 @@ from uuid import uuid4
 import agentapprovalprotocol as protocol
 from pydantic_core import to_jsonable_python
 
-from signoff_client.client import checked_url
+from signoff_client.client import check_url
 from signoff_client.errors import NotApproved
 
 P = ParamSpec("P")
@@ -60,11 +60,11 @@ def approved(
         def call_of(args: Any, kwargs: Any) -> protocol.Call:
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
-            return new_call(name, to_jsonable_python(bound.arguments), {"risk": risk})
+            return make_call(name, to_jsonable_python(bound.arguments), {"risk": risk})
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            client = protocol.Client(*connection(url, token))
+            client = protocol.Client(*read_connection(url, token))
             gate = protocol.Gate(client, timeout=timeout, wait_limit=UNTIL_THE_DEADLINE)
             with closing(client), gate.guard(call_of(args, kwargs)) as verdict:
                 require(verdict)
@@ -72,7 +72,7 @@ def approved(
 
         @functools.wraps(function)
         async def run_async(*args: P.args, **kwargs: P.kwargs) -> Any:
-            client = protocol.AsyncClient(*connection(url, token))
+            client = protocol.AsyncClient(*read_connection(url, token))
             gate = protocol.AsyncGate(client, timeout=timeout, wait_limit=UNTIL_THE_DEADLINE)
             async with aclosing(client), gate.guard(call_of(args, kwargs)) as verdict:
                 require(verdict)
@@ -95,7 +95,10 @@ def ask(
 
     Raise NotApproved if the command must not run. A signal while it waits cancels the request.
     """
-    with closing(_Asking(*connection(url))) as client, _handled({signal.SIGTERM: _interrupt}):
+    with (
+        closing(_Asking(*read_connection(url))) as client,
+        _handle_signals({signal.SIGTERM: _interrupt}),
+    ):
         client.tell = tell
         try:
             verdict = protocol.Gate(client, timeout=timeout, wait_limit=UNTIL_THE_DEADLINE).check(
@@ -126,7 +129,7 @@ def read_arguments(words: Sequence[str], command: Sequence[str]) -> dict[str, An
     return arguments
 
 
-def connection(url: str | None = None, token: str | None = None) -> tuple[str, str]:
+def read_connection(url: str | None = None, token: str | None = None) -> tuple[str, str]:
     """Return the address of the protocol and the credential. Raise ValueError naming the variable that is not set."""
     values = {
         URL: url or os.environ.get(URL),
@@ -135,10 +138,10 @@ def connection(url: str | None = None, token: str | None = None) -> tuple[str, s
     for name, value in values.items():
         if not value:
             raise ValueError(f"{name} is not set")
-    return f"{checked_url(str(values[URL]))}{PATH}", str(values[INSTANCE_TOKEN])
+    return f"{check_url(str(values[URL]))}{PATH}", str(values[INSTANCE_TOKEN])
 
 
-def new_call(
+def make_call(
     tool: str,
     arguments: Mapping[str, Any],
     claims: Mapping[str, Any],
@@ -187,7 +190,9 @@ def _run(command: Sequence[str], allowed: protocol.Allow) -> int:
         allowed.report("failed", f"not started: {exc.strerror}")
         raise
     forward = dict.fromkeys(FORWARDED, lambda number, _: process.send_signal(number))
-    with _handled({**forward, signal.SIGINT: lambda *_: None}):  # a terminal sends SIGINT to both
+    with _handle_signals(
+        {**forward, signal.SIGINT: lambda *_: None}
+    ):  # a terminal sends SIGINT to both
         status = process.wait()
     allowed.report("succeeded" if status == 0 else "failed", f"exit status {status}")
     return status if status >= 0 else 128 - status
@@ -198,7 +203,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def _handled(
+def _handle_signals(
     handlers: Mapping[signal.Signals, Callable[[int, FrameType | None], Any]],
 ) -> Iterator[None]:
     """Handle these signals so, until the end of the block."""

@@ -47,7 +47,7 @@ class HintReader(threading.Thread):
         self._active = 0
         self._ended = threading.Condition()  # a run
 
-    def readable_queues(self) -> list[str]:
+    def list_readable_queues(self) -> list[str]:
         """Return the queues whose hints this process can take now."""
         if self._active >= self._concurrency:
             return []
@@ -64,7 +64,7 @@ class HintReader(threading.Thread):
                         broker.listen()
                         listens_until = now + WAIT_SECONDS
                     # With no thread free, hints stay in the broker.
-                    if queues := self.readable_queues():
+                    if queues := self.list_readable_queues():
                         hint = broker.take_hint(queues, WAIT_SECONDS)
                         is_reached = True
                         if hint is not None:

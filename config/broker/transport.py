@@ -84,7 +84,7 @@ class Transport(redis.Transport):
             log.warning("Broker message discarded as malformed: %s", type(problem).__name__)
 
 
-def connection(redis_url: str) -> dict[str, Any]:
+def build_celery_settings(redis_url: str) -> dict[str, Any]:
     """Return Celery's settings for reading from the broker at a redis-py address with this transport."""
     TRANSPORT_ALIASES[SCHEME] = f"{__name__}:Transport"
     scheme, _, address = redis_url.partition("://")

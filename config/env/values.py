@@ -1,4 +1,4 @@
-"""Parsers of environment variables, each named after its value. They raise InvalidSetting for invalid ones.
+"""Parsers of environment variables. They raise InvalidSetting for invalid ones.
 
 A parser whose variable is not always the same takes its name. An empty variable counts as not set. The name of a
 provider is part of its variables: SIGNOFF_PROVIDER_<NAME>_… for models, among which SIGNOFF_MODEL chooses, and
@@ -20,7 +20,7 @@ from django.core.exceptions import ImproperlyConfigured
 from agents import endpoints
 from agents.endpoints import PREFIX, Endpoint, ProviderKind
 from approvals.rules.identity_providers import IdentityProvider, SlackApp, is_confidential
-from runtime.core.values.budgets import BudgetLimits, InvalidBudget, budget_of, from_form
+from runtime.core.values.budgets import BudgetLimits, InvalidBudget, read_budget, read_form_budget
 from runtime.upkeep import retention_rules
 
 BUDGET_PREFIX = "SIGNOFF_BUDGET_"
@@ -63,7 +63,7 @@ def variable(parse: Callable[Concatenate[Variables, P], T], *args: P.args, **kwa
 # Kinds of values
 
 
-def text(
+def read_text(
     variables: Variables,
     name: str,
     is_valid: Callable[[str], bool] = bool,
@@ -79,17 +79,17 @@ def text(
     return value
 
 
-def secret(variables: Variables, name: str) -> str:
+def read_secret(variables: Variables, name: str) -> str:
     """Read a secret from the variable, or from the file in NAME_FILE, which a listing of variables does not show."""
     file = f"{name}_FILE"
     path = variables.get(file, "")
     value = variables.get(name, "").strip()
     if path and value:
         raise InvalidSetting(file, f"and {name} are both set: keep one of them")
-    return content(file, path) if path else value
+    return read_file_content(file, path) if path else value
 
 
-def content(name: str, path: str) -> str:
+def read_file_content(name: str, path: str) -> str:
     """Read a file, without leading and trailing white space."""
     try:
         return Path(path).read_text(encoding="utf-8").strip()
@@ -99,7 +99,7 @@ def content(name: str, path: str) -> str:
         raise InvalidSetting(name, f"cannot be read: {path} is not text") from error
 
 
-def web_address(variables: Variables, name: str, default: str = "") -> str:
+def read_web_address(variables: Variables, name: str, default: str = "") -> str:
     """Read an address, without a slash at its end; the default if it is not set."""
     url = variables.get(name, "").rstrip("/")
     parts = urlsplit(url)
@@ -108,7 +108,7 @@ def web_address(variables: Variables, name: str, default: str = "") -> str:
     return url or default
 
 
-def yes(variables: Variables, name: str, default: str = "no") -> bool:
+def read_yes_or_no(variables: Variables, name: str, default: str = "no") -> bool:
     """Read a yes or no."""
     answer = variables.get(name, "").lower() or default
     if answer not in ("yes", "no"):
@@ -116,7 +116,7 @@ def yes(variables: Variables, name: str, default: str = "no") -> bool:
     return answer == "yes"
 
 
-def time(
+def read_time(
     variables: Variables,
     name: str,
     default: D,
@@ -137,7 +137,7 @@ def time(
     return amount
 
 
-def number(variables: Variables, name: str, default: int, minimum: int, maximum: int) -> int:
+def read_number(variables: Variables, name: str, default: int, minimum: int, maximum: int) -> int:
     """Read a whole number."""
     value = variables.get(name, "")
     if not value:
@@ -149,7 +149,7 @@ def number(variables: Variables, name: str, default: int, minimum: int, maximum:
     return int(value)
 
 
-def texts(
+def read_texts(
     variables: Variables,
     name: str,
     is_valid: Callable[[str], bool] = bool,
@@ -158,25 +158,27 @@ def texts(
     default: str = "",
     ending: str = "",
 ) -> tuple[str, ...]:
-    """Read texts, separated by commas; else as `text`."""
+    """Read texts, separated by commas; else as `read_text`."""
     items = (item.strip() for item in (variables.get(name) or default).split(","))
-    read = (text({name: item}, name, is_valid, problem, ending=ending) for item in items)
+    read = (read_text({name: item}, name, is_valid, problem, ending=ending) for item in items)
     return tuple(filter(None, read))
 
 
-def paths(
+def read_paths(
     variables: Variables, name: str, is_valid: Callable[[str], bool], problem: str
 ) -> tuple[Path, ...]:
     """Read paths, separated by commas."""
-    return tuple(map(Path, texts(variables, name, is_valid, problem)))
+    return tuple(map(Path, read_texts(variables, name, is_valid, problem)))
 
 
-def path(variables: Variables, name: str, default: T) -> Path | T:
+def read_path(variables: Variables, name: str, default: T) -> Path | T:
     """Read the path of a file or folder, which may be missing here."""
     return Path(variables[name]) if variables.get(name) else default
 
 
-def rules(variables: Variables, name: str) -> tuple[retention_rules.RetentionRule, ...]:
+def read_retention_rules(
+    variables: Variables, name: str
+) -> tuple[retention_rules.RetentionRule, ...]:
     """Read rules of retention."""
     try:
         return retention_rules.parse(variables.get(name, ""))
@@ -184,7 +186,7 @@ def rules(variables: Variables, name: str) -> tuple[retention_rules.RetentionRul
         raise InvalidSetting(name, str(error)) from None
 
 
-def password(
+def read_password(
     variables: Variables,
     name: str,
     address: str,
@@ -196,7 +198,7 @@ def password(
     path = variables.get(name, "")
     if not path:
         return ""
-    value = content(name, path)
+    value = read_file_content(name, path)
     if value and address_password:
         raise InvalidSetting(name, f"and a password in {address} are both set: keep one of them")
     if not value and not may_be_empty:
@@ -207,7 +209,7 @@ def password(
 # Postgres, the broker, the object store, the mail server
 
 
-def database(variables: Variables) -> dict[str, Any]:
+def read_database_settings(variables: Variables) -> dict[str, Any]:
     """Read Django's settings of the database."""
     name = "DATABASE_URL"
     url = variables.get(name) or "postgres://localhost/signoff"
@@ -218,13 +220,13 @@ def database(variables: Variables) -> dict[str, Any]:
         raise InvalidSetting(
             name, "must end with the name of a database, as in postgres://host/signoff"
         )
-    if value := password(variables, "DATABASE_PASSWORD_FILE", name, config.get("PASSWORD")):
+    if value := read_password(variables, "DATABASE_PASSWORD_FILE", name, config.get("PASSWORD")):
         config["PASSWORD"] = value
     # The host may be a socket folder, with its slashes as %2F.
     return {**config, "HOST": unquote(config["HOST"])}
 
 
-def role(variables: Variables, name: str, paired_with: str) -> str | None:
+def read_role(variables: Variables, name: str, paired_with: str) -> str | None:
     """Read a Postgres role. It must be set together with the role named by `paired_with`."""
     value = variables.get(name) or None
     if value and not variables.get(paired_with):
@@ -232,12 +234,12 @@ def role(variables: Variables, name: str, paired_with: str) -> str | None:
     return value
 
 
-def redis_url(variables: Variables) -> str:
+def read_redis_url(variables: Variables) -> str:
     """Read the address of the broker, with its password."""
     name = "REDIS_URL"
-    url = _redis_address(name, variables.get(name) or "redis://localhost:6379/0")
+    url = _check_redis_address(name, variables.get(name) or "redis://localhost:6379/0")
     parts = urlsplit(url)
-    value = password(variables, "REDIS_PASSWORD_FILE", name, parts.password)
+    value = read_password(variables, "REDIS_PASSWORD_FILE", name, parts.password)
     if not value:
         return url
     if parts.scheme == "unix":
@@ -248,26 +250,28 @@ def redis_url(variables: Variables) -> str:
     return parts._replace(netloc=f"{parts.username or ''}:{quote(value, safe='')}@{host}").geturl()
 
 
-def streams_url(variables: Variables) -> str:
+def read_streams_url(variables: Variables) -> str:
     """Read the address of the server of streams, which is the broker by default."""
     name = "SIGNOFF_STREAMS_URL"
-    return _redis_address(name, variables.get(name) or redis_url(variables))
+    return _check_redis_address(name, variables.get(name) or read_redis_url(variables))
 
 
-def _redis_address(name: str, url: str) -> str:
+def _check_redis_address(name: str, url: str) -> str:
     if urlsplit(url).scheme not in ("redis", "rediss", "unix"):
         raise InvalidSetting(name, "must start with redis://, rediss:// or unix://")
     return url
 
 
-def email(variables: Variables) -> dict[str, Any]:
+def read_email_settings(variables: Variables) -> dict[str, Any]:
     """Read Django's settings of mail."""
     name = "EMAIL_URL"
     config = _parse_url(
         name, variables.get(name) or "smtp://localhost:25", environ.Env.email_url_config
     )
     url_password = config.get("EMAIL_HOST_PASSWORD")
-    if value := password(variables, "EMAIL_PASSWORD_FILE", name, url_password, may_be_empty=True):
+    if value := read_password(
+        variables, "EMAIL_PASSWORD_FILE", name, url_password, may_be_empty=True
+    ):
         config["EMAIL_HOST_PASSWORD"] = value
     return {
         key: item for key, item in config.items() if key.startswith("EMAIL_") and item is not None
@@ -284,7 +288,7 @@ def _parse_url(name: str, url: str, parse: Callable[[str], dict[str, Any]]) -> d
 # Agents and their models
 
 
-def agents_dir(variables: Variables) -> str:
+def read_agents_dir(variables: Variables) -> str:
     """Read the extra folder in which to find the modules of SIGNOFF_AGENTS; empty for none."""
     name = "AGENTS_DIR"
     path = os.path.expanduser(variables.get(name, ""))  # noqa: PTH111 - empty stays empty
@@ -293,19 +297,19 @@ def agents_dir(variables: Variables) -> str:
     return path
 
 
-def model_providers(variables: Variables) -> dict[str, Endpoint]:
+def read_model_providers(variables: Variables) -> dict[str, Endpoint]:
     """Read the providers of models by name, without those that have variables of their own."""
-    names = _provider_names(variables, PREFIX, MODEL_NAME, MODEL_PARTS)
+    names = _list_provider_names(variables, PREFIX, MODEL_NAME, MODEL_PARTS)
     for name, setting in names.items():
         if name in endpoints.OWN_VARIABLES:
             settings = " and ".join(endpoints.OWN_VARIABLES[name])
             raise InvalidSetting(setting, f"is not a known setting: set {settings} for {name}")
-    return {name: _model_provider(variables, name) for name in names}
+    return {name: _read_model_provider(variables, name) for name in names}
 
 
-def _model_provider(variables: Variables, name: str) -> Endpoint:
+def _read_model_provider(variables: Variables, name: str) -> Endpoint:
     prefix = f"{PREFIX}{name.upper()}_"
-    url = web_address(variables, f"{prefix}URL")
+    url = read_web_address(variables, f"{prefix}URL")
     kinds = tuple(ProviderKind)
     kind_name = variables.get(f"{prefix}KIND", "").lower() or (
         name if name in kinds else ProviderKind.OPENAI
@@ -322,20 +326,20 @@ def _model_provider(variables: Variables, name: str) -> Endpoint:
         name=name,
         kind=kind,
         url=url,
-        key=secret(variables, f"{prefix}KEY"),
-        streams=yes(variables, f"{prefix}STREAM", default="yes"),
+        key=read_secret(variables, f"{prefix}KEY"),
+        streams=read_yes_or_no(variables, f"{prefix}STREAM", default="yes"),
     )
 
 
-def model(variables: Variables) -> str:
+def read_models(variables: Variables) -> str:
     """Read `scripted`, or the models in the order in which they are asked."""
     name = "SIGNOFF_MODEL"
     openai, anthropic = (
-        (web_address(variables, url), secret(variables, key))
+        (read_web_address(variables, url), read_secret(variables, key))
         for url, key in endpoints.OWN_VARIABLES.values()
     )
     providers = endpoints.list_providers(
-        openai=openai, anthropic=anthropic, configured=model_providers(variables)
+        openai=openai, anthropic=anthropic, configured=read_model_providers(variables)
     )
     models = [item.strip() for item in (variables.get(name) or endpoints.SCRIPTED).split(",")]
     for model_name in models if models != [endpoints.SCRIPTED] else []:
@@ -343,7 +347,7 @@ def model(variables: Variables) -> str:
             raise InvalidSetting(
                 name, f"must be scripted, or each model once as provider:model, not {model_name!r}"
             )
-        if (lacking := endpoints.missing(model_name, providers)) is None:
+        if (lacking := endpoints.find_missing_variable(model_name, providers)) is None:
             continue
         if lacking.may_be_file:
             raise InvalidSetting(
@@ -352,12 +356,12 @@ def model(variables: Variables) -> str:
             )
         raise InvalidSetting(
             name,
-            f"names {model_name}, but {endpoints.provider_of(model_name)} has no address: {lacking}",
+            f"names {model_name}, but {endpoints.parse_provider_name(model_name)} has no address: {lacking}",
         )
     return ",".join(models)
 
 
-def _provider_names(
+def _list_provider_names(
     variables: Variables, prefix: str, pattern: str, parts: Sequence[str]
 ) -> dict[str, str]:
     """Return a variable of each provider, by the provider's name. A variable is prefix, name and one of the parts."""
@@ -379,22 +383,22 @@ def _provider_names(
 # A run's budget, and the key of the web process
 
 
-def budget(variables: Variables) -> BudgetLimits | None:
+def read_budget_limits(variables: Variables) -> BudgetLimits | None:
     """Read the budget of a run; None if no limit is set."""
     limits = {name: variables.get(BUDGET_PREFIX + name.upper(), "") for name in BUDGET_NAMES}
     try:
-        return budget_of(from_form(limits))
+        return read_budget(read_form_budget(limits))
     except InvalidBudget as exc:
         raise InvalidSetting(BUDGET_PREFIX + exc.name.upper(), exc.detail) from None
 
 
-def secret_key(variables: Variables) -> str:
+def read_secret_key(variables: Variables) -> str:
     """Read the secret key; empty without a file. Django then refuses to sign, so no known key is ever used."""
     name = "SECRET_KEY_FILE"
     path = variables.get(name, "")
     if not path:
         return ""
-    key = content(name, path)
+    key = read_file_content(name, path)
     if len(key) < 50:
         raise InvalidSetting(name, "must hold at least 50 characters")
     return key
@@ -403,16 +407,16 @@ def secret_key(variables: Variables) -> str:
 # Webhooks and notices
 
 
-def loopback_webhooks(variables: Variables) -> bool:
+def read_loopback_webhooks(variables: Variables) -> bool:
     """Read whether webhooks may be on this machine, without TLS: for tests, and never on a real installation."""
     name = "SIGNOFF_LOOPBACK_WEBHOOKS"
-    allowed = yes(variables, name)
-    if allowed and public_url(variables).startswith("https://"):
+    allowed = read_yes_or_no(variables, name)
+    if allowed and read_public_url(variables).startswith("https://"):
         raise InvalidSetting(name, "is for tests, so PUBLIC_URL must not be https")
     return allowed
 
 
-def internal_webhooks(variables: Variables) -> tuple[IPv4Network | IPv6Network, ...]:
+def read_internal_webhooks(variables: Variables) -> tuple[IPv4Network | IPv6Network, ...]:
     """Read the networks besides the internet to which webhooks of admins go."""
     name = "SIGNOFF_INTERNAL_WEBHOOKS"
     networks = [network.strip() for network in variables.get(name, "").split(",")]
@@ -422,7 +426,7 @@ def internal_webhooks(variables: Variables) -> tuple[IPv4Network | IPv6Network, 
         raise InvalidSetting(name, "must have networks such as 10.1.0.0/16") from exc
 
 
-def notices(variables: Variables) -> dict[str, str]:
+def read_notice_contents(variables: Variables) -> dict[str, str]:
     """Read how much notices of each kind may show, such as mail=arguments,apprise=nothing."""
     name = "SIGNOFF_NOTICES"
     pairs = [pair.strip() for pair in variables.get(name, "").split(",")]
@@ -439,12 +443,12 @@ def notices(variables: Variables) -> dict[str, str]:
 # The web process
 
 
-def public_url(variables: Variables) -> str:
+def read_public_url(variables: Variables) -> str:
     """Read the address that people type."""
-    return web_address(variables, "PUBLIC_URL", "http://127.0.0.1:8000")
+    return read_web_address(variables, "PUBLIC_URL", "http://127.0.0.1:8000")
 
 
-def log_level(variables: Variables) -> str:
+def read_log_level(variables: Variables) -> str:
     """Read the level from which records are logged."""
     name = "LOG_LEVEL"
     level = (variables.get(name) or "INFO").upper()
@@ -453,36 +457,41 @@ def log_level(variables: Variables) -> str:
     return level
 
 
-def behind_proxy(variables: Variables) -> bool:
+def read_behind_proxy(variables: Variables) -> bool:
     """Read whether a proxy is in front. The web process speaks plain HTTP: it would redirect to https without end."""
     name = "BEHIND_PROXY"
-    has_proxy = yes(variables, name)
-    if not has_proxy and public_url(variables).startswith("https://"):
+    has_proxy = read_yes_or_no(variables, name)
+    if not has_proxy and read_public_url(variables).startswith("https://"):
         raise InvalidSetting(
             name, "must be yes, because PUBLIC_URL is https: a proxy that sets X-Forwarded-Proto"
         )
     return has_proxy
 
 
-def allowed_hosts(variables: Variables) -> tuple[str, ...]:
+def read_allowed_hosts(variables: Variables) -> tuple[str, ...]:
     """Read the names under which the web process is requested."""
-    hosts = texts(
+    hosts = read_texts(
         variables,
         "ALLOWED_HOSTS",
         lambda host: host != "*",
         "must list host names; * would accept any",
     )
-    hosts += (urlsplit(public_url(variables)).hostname or "", "127.0.0.1", "localhost", "[::1]")
+    hosts += (
+        urlsplit(read_public_url(variables)).hostname or "",
+        "127.0.0.1",
+        "localhost",
+        "[::1]",
+    )
     return tuple(dict.fromkeys(hosts))
 
 
-def identity_providers(variables: Variables) -> dict[str, IdentityProvider]:
+def read_identity_providers(variables: Variables) -> dict[str, IdentityProvider]:
     """Read the providers at which people sign in, by name."""
-    names = _provider_names(variables, OIDC_PREFIX, OIDC_NAME, OIDC_PARTS)
-    return {name: _identity_provider(variables, name) for name in names}
+    names = _list_provider_names(variables, OIDC_PREFIX, OIDC_NAME, OIDC_PARTS)
+    return {name: _read_identity_provider(variables, name) for name in names}
 
 
-def _identity_provider(variables: Variables, name: str) -> IdentityProvider:
+def _read_identity_provider(variables: Variables, name: str) -> IdentityProvider:
     prefix = f"{OIDC_PREFIX}{name.upper()}_"
     issuer = variables.get(f"{prefix}ISSUER", "")
     if not is_confidential(issuer):
@@ -490,7 +499,7 @@ def _identity_provider(variables: Variables, name: str) -> IdentityProvider:
             f"{prefix}ISSUER", "must be an address with https, such as https://login.example"
         )
     client = variables.get(f"{prefix}CLIENT", "")
-    client_secret = secret(variables, f"{prefix}SECRET")
+    client_secret = read_secret(variables, f"{prefix}SECRET")
     for ending, value in (("CLIENT", client), ("SECRET", client_secret)):
         if not value:
             raise InvalidSetting(f"{prefix}{ending}", f"must be set: {prefix}ISSUER is")
@@ -501,27 +510,27 @@ def _identity_provider(variables: Variables, name: str) -> IdentityProvider:
         client=client,
         secret=client_secret,
         acr=variables.get(f"{prefix}ACR", ""),
-        asks_second=yes(variables, f"{prefix}SECOND_FACTOR"),
+        asks_second=read_yes_or_no(variables, f"{prefix}SECOND_FACTOR"),
         claim=variables.get(f"{prefix}GROUPS", ""),
     )
 
 
-def slack(variables: Variables) -> SlackApp | None:
+def read_slack_app(variables: Variables) -> SlackApp | None:
     """Read the Slack app; None without one."""
     names = ("SIGNOFF_SLACK_TOKEN", "SIGNOFF_SLACK_SECRET")
-    token, signing_secret = (secret(variables, name) for name in names)
+    token, signing_secret = (read_secret(variables, name) for name in names)
     for name, value in zip(names, (token, signing_secret), strict=True):
         if not value and (token or signing_secret):
             raise InvalidSetting(name, "must be set too: it is of the same app")
-    url = web_address(variables, "SIGNOFF_SLACK_URL", "https://slack.com/api")
-    decides = yes(variables, "SIGNOFF_SLACK_DECISIONS")
+    url = read_web_address(variables, "SIGNOFF_SLACK_URL", "https://slack.com/api")
+    decides = read_yes_or_no(variables, "SIGNOFF_SLACK_DECISIONS")
     return SlackApp(token=token, secret=signing_secret, url=url, decides=decides) if token else None
 
 
-def metrics_token(variables: Variables) -> str:
+def read_metrics_token(variables: Variables) -> str:
     """Read the token of /metrics; empty if none is set. A short one could be guessed."""
     name = "SIGNOFF_METRICS_TOKEN"
-    token = secret(variables, name)
+    token = read_secret(variables, name)
     if token and (
         len(token) < 20 or not token.isascii() or not token.isprintable() or " " in token
     ):

@@ -14,7 +14,7 @@ HR = "agents.flows.hr"
 INVOICES = "agents.flows.invoices"
 
 
-def of_application(
+def build_variables(
     home: DataDir,
     environ: Mapping[str, str],
     *,
@@ -25,13 +25,13 @@ def of_application(
     url: str,
 ) -> dict[str, str]:
     """Return the variables that this data folder sets. Given addresses of real systems are kept."""
-    invoices = str(invoices_folder(home)) if has_books(environ) else ""
+    invoices = str(locate_invoices_folder(home)) if has_books(environ) else ""
     watched = (environ.get("SIGNOFF_WATCHED_FOLDERS"), invoices)
     return {
         "DATABASE_URL": database,
         "REDIS_URL": broker,
-        "SCIM_URL": environ.get("SCIM_URL") or scim_url(directory_port),
-        "SCIM_TOKEN": scim_token(home, environ),
+        "SCIM_URL": environ.get("SCIM_URL") or build_scim_url(directory_port),
+        "SCIM_TOKEN": read_scim_token(home, environ),
         "EMAIL_URL": environ.get("EMAIL_URL") or f"smtp://127.0.0.1:{mailbox_port}",
         "KEYS_DIR": str(home.folder / "keys"),
         "SIGNOFF_LEDGER": environ.get("SIGNOFF_LEDGER") or str(home.folder / "ledger" / "ledger"),
@@ -39,7 +39,7 @@ def of_application(
         # Demo people must be able to decide at once.
         "SIGNOFF_COOLING_OFF_SECONDS": environ.get("SIGNOFF_COOLING_OFF_SECONDS")
         or ("0" if home.get("demo") else ""),
-        "SIGNOFF_AGENTS": ",".join(agents(environ)),
+        "SIGNOFF_AGENTS": ",".join(choose_agents(environ)),
         "SIGNOFF_WATCHED_FOLDERS": ",".join(filter(None, watched)),
         "SECRET_KEY_FILE": str(home.secret_key),
         "STATIC_ROOT": str(home.folder / "static"),
@@ -50,7 +50,7 @@ def of_application(
     }
 
 
-def agents(environ: Mapping[str, str]) -> tuple[str, ...]:
+def choose_agents(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the given modules with agents, else the demonstration; its books are in the embedded Postgres."""
     if environ.get("SIGNOFF_AGENTS") or environ.get("DATABASE_URL"):
         return environment.read(environ).agents
@@ -59,34 +59,36 @@ def agents(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def has_books(environ: Mapping[str, str]) -> bool:
     """Return whether the demonstration has its invoices, and so the books."""
-    return INVOICES in agents(environ) and not environ.get("DATABASE_URL")
+    return INVOICES in choose_agents(environ) and not environ.get("DATABASE_URL")
 
 
-def invoices_folder(home: DataDir) -> Path:
+def locate_invoices_folder(home: DataDir) -> Path:
     """Return the folder whose files are invoices."""
     return home.folder / "invoices"
 
 
-def roles_to_grant() -> dict[str, str]:
+def list_roles_to_grant() -> dict[str, str]:
     """Return the roles to which `prepare` grants rights, as the owner of the embedded database's tables."""
     return {"SIGNOFF_WEB_ROLE": postgres.WEB, "SIGNOFF_WORKER_ROLE": postgres.WORKER}
 
 
-def scim_url(port: int) -> str:
+def build_scim_url(port: int) -> str:
     """Return the address of the embedded directory."""
     return f"http://127.0.0.1:{port}/v2"
 
 
-def scim_token(home: DataDir, environ: Mapping[str, str]) -> str:
+def read_scim_token(home: DataDir, environ: Mapping[str, str]) -> str:
     """Return the given token of a real directory, else the embedded directory's own."""
     if environ.get("SCIM_URL"):
         return environ.get("SCIM_TOKEN", "")
     return home.secret("scim")
 
 
-def inherited(environ: Mapping[str, str], application: Account, folder: Path) -> dict[str, str]:
+def build_inherited_variables(
+    environ: Mapping[str, str], application: Account, folder: Path
+) -> dict[str, str]:
     """Return the inherited variables of the application. Another account gets its own HOME."""
-    variables = spawn.plain_environment() | dict(environ)
+    variables = spawn.build_plain_environment() | dict(environ)
     if application.switch:
         variables |= {"HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     # The directory is on loopback, which a proxy cannot reach.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from config.local.errors import Refused
-from config.local.processes.users import Account, can_access, chown, owner_of
+from config.local.processes.users import Account, can_access, chown, name_owner
 from runtime.keyring import files, purposes
 
 FORMAT = 1  # of a data folder, with the databases in it; there is no upgrade to another one
@@ -86,7 +86,7 @@ class DataDir:
         return str(stored[name])
 
 
-def default() -> Path:
+def choose_default_folder() -> Path:
     """Return the default data folder of the starter."""
     if os.geteuid() == 0:
         return Path("/var/lib/signoff")
@@ -116,7 +116,7 @@ def open_home(folder: Path, servers_account: Account) -> DataDir:
         (folder / "logs").mkdir(mode=0o700, exist_ok=True)
         settings = read(folder / "home.json")
         identity = settings.get("id") or secrets.token_hex(8)
-        servers = _servers_folder(folder, settings, identity, servers_account)
+        servers = _choose_servers_folder(folder, settings, identity, servers_account)
         home = DataDir(folder=folder, id=identity, lock=lock, servers=servers)
         home.set(
             format=FORMAT, id=identity, servers=None if servers.parent == folder else str(servers)
@@ -137,7 +137,7 @@ def _describe_error(error: OSError) -> str:
     path = Path(error.filename)
     while not os.path.exists(path):  # noqa: PTH110 - Path.exists raises without permission
         path = path.parent
-    return f"{reason}: {path} belongs to {owner_of(path)}"
+    return f"{reason}: {path} belongs to {name_owner(path)}"
 
 
 def attach(folder: Path) -> DataDir:
@@ -166,7 +166,7 @@ def make_folders(home: DataDir, application: Account) -> None:
         (home.folder / name).mkdir(mode=0o700, exist_ok=True)
     # Only processes that decide get the private keys.
     for purpose in purposes.PURPOSES:
-        key = files.shared_file(purpose)
+        key = files.name_shared_file(purpose)
         link = home.folder / "worker-keys" / key
         if not link.is_symlink():
             link.symlink_to(Path("..", "keys", key))
@@ -200,13 +200,13 @@ def read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise damaged(path, str(error)) from error
+        raise make_damage_error(path, str(error)) from error
     if not isinstance(content, dict):
-        raise damaged(path, "it holds no object")
+        raise make_damage_error(path, "it holds no object")
     return content
 
 
-def damaged(path: Path, reason: str) -> Refused:
+def make_damage_error(path: Path, reason: str) -> Refused:
     """Return the error for a damaged file."""
     return Refused(f"{path} is damaged ({reason}): put back the copy of a backup")
 
@@ -245,7 +245,7 @@ def _require_format(folder: Path) -> None:
         )
 
 
-def _servers_folder(
+def _choose_servers_folder(
     folder: Path, settings: Mapping[str, Any], identity: str, account: Account
 ) -> Path:
     if "id" in settings:

@@ -16,7 +16,7 @@ from typing import Any
 
 from config.env import environment
 from config.local import data_dir, demo_people, http_client
-from config.local.app_environment import invoices_folder, scim_token
+from config.local.app_environment import locate_invoices_folder, read_scim_token
 from config.local.errors import DidNotStart, Refused
 from config.local.services import Stack
 
@@ -73,14 +73,14 @@ def ensure_demo(stack: Stack, host: str, with_demo: bool | None, say: Say) -> di
         names = ", ".join(remembered)
         say(
             f"credentials.json was deleted, so the tokens, passwords and sessions of {names} have ended."
-            f" They stay, and get new passwords with {_typed(stack.home, 'people password NAME')}"
+            f" They stay, and get new passwords with {_format_command(stack.home, 'people password NAME')}"
         )
         home.set(demo=False, demo_people=None)
     elif with_demo is False or (with_demo is None and home.get("demo") is False):
         home.set(demo=False)
     else:
         say("Making the demo people")
-        _run(stack, [str(home.credentials)], _about(stack, host))
+        _run(stack, [str(home.credentials)], _describe_stack(stack, host))
         home.set(demo=True)
     credentials = demo_people.update_addresses(
         home.credentials, url=stack.url, scim_url=stack.scim_url
@@ -95,9 +95,9 @@ def ensure_demo(stack: Stack, host: str, with_demo: bool | None, say: Say) -> di
     return credentials
 
 
-def next_step(home: data_dir.DataDir) -> str:
+def describe_next_step(home: data_dir.DataDir) -> str:
     """Return the command that creates the first admin in this folder."""
-    return _typed(home, "people add NAME --group admins")
+    return _format_command(home, "people add NAME --group admins")
 
 
 def ensure(stack: Stack, token: str, say: Callable[[str], None]) -> None:
@@ -108,7 +108,7 @@ def ensure(stack: Stack, token: str, say: Callable[[str], None]) -> None:
     if stack.home.get("invoices"):
         return
     try:
-        folder = invoices_folder(stack.home)
+        folder = locate_invoices_folder(stack.home)
         mapping = {
             "file": "{{data.name}}",
             "invoice": "{{has(data.json) ? data.json : has(data.text) ? data.text : null}}",
@@ -119,10 +119,10 @@ def ensure(stack: Stack, token: str, say: Callable[[str], None]) -> None:
             "event": "invoice.filed",
             "mapping": mapping,
         }
-        _have(stack, token, "triggers", {**trigger, "folder": str(folder)})
+        _ensure_entry(stack, token, "triggers", {**trigger, "folder": str(folder)})
         report = {"until": "{{time}}", "to": "accounts@example.org"}
         schedule = {"name": SCHEDULE, "agent": "invoice_report", "input": report}
-        _have(stack, token, "schedules", {**schedule, "cron": "30 23 * * *", "zone": "UTC"})
+        _ensure_entry(stack, token, "schedules", {**schedule, "cron": "30 23 * * *", "zone": "UTC"})
         for name, text in SAMPLES.items():
             file = folder / name
             file.write_text(text, encoding="utf-8")
@@ -133,7 +133,7 @@ def ensure(stack: Stack, token: str, say: Callable[[str], None]) -> None:
         stack.home.set(invoices=True)
 
 
-def _about(stack: Stack, host: str) -> dict[str, Any]:
+def _describe_stack(stack: Stack, host: str) -> dict[str, Any]:
     real_directory = bool(stack.environ.get("SCIM_URL"))
     real_mail = bool(stack.environ.get("EMAIL_URL"))
     return {
@@ -141,7 +141,7 @@ def _about(stack: Stack, host: str) -> dict[str, Any]:
         "url": stack.url,
         "scim": {
             "url": stack.scim_url,
-            "token": None if real_directory else scim_token(stack.home, stack.environ),
+            "token": None if real_directory else read_scim_token(stack.home, stack.environ),
         },
         "mail": {"folder": None if real_mail else str(stack.home.folder / "mail")},
     }
@@ -155,7 +155,7 @@ def _run(stack: Stack, arguments: list[str], document: dict[str, Any]) -> None:
         capture_output=True,
         text=True,
         cwd=environment.ROOT,
-        env=stack.environment(),
+        env=stack.build_environment(),
         check=False,
     )
     if process.returncode:
@@ -164,14 +164,16 @@ def _run(stack: Stack, arguments: list[str], document: dict[str, Any]) -> None:
         )
 
 
-def _typed(home: data_dir.DataDir, command: str) -> str:
+def _format_command(home: data_dir.DataDir, command: str) -> str:
     home_dir = (
-        "" if home.folder == data_dir.default() else f"HOME_DIR={shlex.quote(str(home.folder))} "
+        ""
+        if home.folder == data_dir.choose_default_folder()
+        else f"HOME_DIR={shlex.quote(str(home.folder))} "
     )
     return f'make manage {home_dir}CMD="{command}"'
 
 
-def _have(stack: Stack, token: str, collection: str, body: dict[str, Any]) -> None:
+def _ensure_entry(stack: Stack, token: str, collection: str, body: dict[str, Any]) -> None:
     """Make a trigger or a schedule, unless there is one of this name."""
     path = f"/api/v1/{collection}"
     status, reply = http_client.request(stack.url, "GET", path, token=token)

@@ -75,7 +75,7 @@ def update_addresses(path: Path, *, url: str, scim_url: str) -> dict[str, Any] |
     credentials = data_dir.read(path)
     missing = {"url", "users", "scim", "mail"} - set(credentials)
     if missing:
-        raise data_dir.damaged(path, f"it lacks {', '.join(sorted(missing))}")
+        raise data_dir.make_damage_error(path, f"it lacks {', '.join(sorted(missing))}")
     if (credentials["url"], credentials["scim"]["url"]) != (url, scim_url):
         credentials["url"] = url
         credentials["scim"]["url"] = scim_url

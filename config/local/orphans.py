@@ -23,7 +23,7 @@ _SAME_BIRTH = 0.05  # seconds; the kernel stores hundredths
 _SOCKETS = "signoff-"  # folders in the temporary folder that hold our sockets
 
 
-def record(home: data_dir.DataDir, sockets: Path, pids: Sequence[int]) -> None:
+def record_processes(home: data_dir.DataDir, sockets: Path, pids: Sequence[int]) -> None:
     """Record the running processes, for the next start if we are killed."""
     noted = []
     for pid in pids:
@@ -45,10 +45,10 @@ def clear(home: data_dir.DataDir) -> int:
             if (
                 (born is not None and abs(process.create_time() - born) < _SAME_BIRTH)
                 or process.environ().get(MARK) == home.id
-                or _works_in(process, home.servers / "postgres")
+                or _is_postgres_of(process, home.servers / "postgres")
             ):
                 orphans[process.pid] = process
-    _end([*orphans.values()])
+    _end_processes([*orphans.values()])
     _remove_sockets(recorded.get("sockets"))
     home.processes.unlink(missing_ok=True)
     return len(orphans)
@@ -59,12 +59,12 @@ def end_orphans(data: Path) -> None:
 
     They end by themselves, unless they wait for a lock of a killed one. Raise DidNotStart if one cannot be killed.
     """
-    orphans = [process for process in psutil.process_iter() if _works_in(process, data)]
+    orphans = [process for process in psutil.process_iter() if _is_postgres_of(process, data)]
     for process in orphans:
         with suppress(psutil.Error):
             process.kill()
     psutil.wait_procs(orphans, timeout=4)
-    if survivors := [process.pid for process in orphans if _works_in(process, data)]:
+    if survivors := [process.pid for process in orphans if _is_postgres_of(process, data)]:
         raise DidNotStart(
             f"process {survivors[0]} of the Postgres that died in {data} does not end"
         )
@@ -76,7 +76,7 @@ def remove(home: data_dir.DataDir, sockets: Path) -> None:
     home.processes.unlink(missing_ok=True)
 
 
-def sockets(home: data_dir.DataDir) -> Path | None:
+def find_sockets_folder(home: data_dir.DataDir) -> Path | None:
     """Return the folder of the running start's sockets, None if none runs."""
     folder = _read_record(home).get("sockets")
     return Path(folder) if folder else None
@@ -90,7 +90,7 @@ def _read_record(home: data_dir.DataDir) -> dict[str, Any]:
     return recorded
 
 
-def _works_in(process: psutil.Process, data: Path) -> bool:
+def _is_postgres_of(process: psutil.Process, data: Path) -> bool:
     """Return whether the process belongs to the Postgres with this data folder."""
     try:
         works: bool = process.name().startswith("postgres") and process.cwd() == str(data)
@@ -99,7 +99,7 @@ def _works_in(process: psutil.Process, data: Path) -> bool:
     return works
 
 
-def _end(processes: list[psutil.Process]) -> None:
+def _end_processes(processes: list[psutil.Process]) -> None:
     """Stop Postgres with a fast shutdown, which avoids a recovery. Kill all others: their state is in Postgres."""
     for process in processes:
         with suppress(psutil.Error):

@@ -23,7 +23,7 @@ from config.local.processes import sockets, spawn, supervisor, users
 from config.local.processes.supervisor import Service, SignalPipe
 from config.local.servers import binaries, books, broker, postgres
 from config.local.servers.directory import TOKEN_VARIABLE
-from config.processes import Process, connections, table
+from config.processes import Process, count_connections, list_processes
 
 APPLICATION, SERVERS, DATABASE = 1, 2, 3  # stop order
 CALLS_TOOLS = ("worker", "isolated")  # processes
@@ -55,36 +55,39 @@ class Stack:
     @property
     def scim_url(self) -> str:
         """The address of the SCIM directory: the given one, else the embedded one's."""
-        port = sockets.port_of(self.directory)
-        return self.environ.get("SCIM_URL") or environment.scim_url(port)
+        port = sockets.read_port(self.directory)
+        return self.environ.get("SCIM_URL") or environment.build_scim_url(port)
 
-    def environment(self, role: str = postgres.WEB) -> dict[str, str]:
+    def build_environment(self, role: str = postgres.WEB) -> dict[str, str]:
         """Return the environment of the application's processes that log in to Postgres as this role."""
         if self.cluster is None:
             database = self.environ["DATABASE_URL"]
         else:
-            password = postgres.roles_of(self.home).passwords[role]
-            database = postgres.url(self.cluster.socket, role, password)
-        settings = environment.of_application(
+            password = postgres.read_roles(self.home).passwords[role]
+            database = postgres.build_postgres_url(self.cluster.socket, role, password)
+        settings = environment.build_variables(
             self.home,
             self.environ,
             database=database,
             broker=self.queue.url() if self.queue else self.environ["REDIS_URL"],
-            directory_port=sockets.port_of(self.directory),
-            mailbox_port=sockets.port_of(self.mailbox),
+            directory_port=sockets.read_port(self.directory),
+            mailbox_port=sockets.read_port(self.mailbox),
             url=self.url,
         )
         if self.cluster is not None and role == postgres.OWNER:
-            settings |= environment.roles_to_grant()
-        return environment.inherited(self.environ, self.application, self.sockets) | settings
+            settings |= environment.list_roles_to_grant()
+        return (
+            environment.build_inherited_variables(self.environ, self.application, self.sockets)
+            | settings
+        )
 
-    def database(self) -> Service | None:
+    def build_database_service(self) -> Service | None:
         """Return the service of the embedded Postgres. It creates the cluster at the first start."""
         cluster = self.cluster
         if cluster is None:
             return None
         postgres.initialise(cluster)
-        number = connections(env.read(self.environ).workers)
+        number = count_connections(env.read(self.environ).workers)
         settings = postgres.DURABLE | {"max_connections": str(number)}
 
         def start() -> subprocess.Popen[bytes]:
@@ -110,11 +113,11 @@ class Stack:
 
     def _arrange(self, cluster: postgres.Cluster) -> None:
         """Create the databases and their roles. Raise psycopg.OperationalError while the server does not answer."""
-        postgres.roles_of(self.home).arrange(cluster)
+        postgres.read_roles(self.home).arrange(cluster)
         if environment.has_books(self.environ):
-            books.of(self.home).arrange(cluster.url)
+            books.read_books(self.home).arrange(cluster.url)
 
-    def broker(self) -> Service | None:
+    def build_broker_service(self) -> Service | None:
         """Return the service of the embedded broker."""
         queue = self.queue
         if queue is None:
@@ -126,7 +129,7 @@ class Stack:
 
         return Service(name="broker", start=start, stop_order=SERVERS, stop_timeout=1.5)
 
-    def side_services(self) -> list[Service]:
+    def build_side_services(self) -> list[Service]:
         """Return the services of the directory and the mailbox, unless real ones are given."""
         services = []
         if not self.environ.get("SCIM_URL"):
@@ -136,7 +139,7 @@ class Stack:
                     self.directory,
                     self.home.folder / "directory" / "directory.sqlite3",
                     module="config.local.servers.directory.server",
-                    secrets={TOKEN_VARIABLE: environment.scim_token(self.home, self.environ)},
+                    secrets={TOKEN_VARIABLE: environment.read_scim_token(self.home, self.environ)},
                 )
             )
         if not self.environ.get("EMAIL_URL"):
@@ -151,16 +154,18 @@ class Stack:
             )
         return services
 
-    def processes(self) -> list[Service]:
+    def build_process_services(self) -> list[Service]:
         """Return the services of the table, with the configured number of workers, each pinned to a core."""
         settings = env.read(self.environ)
         services = []
-        for process in table(bind=f"fd://{self.web.fileno()}", drain=settings.drain_seconds):
+        for process in list_processes(
+            bind=f"fd://{self.web.fileno()}", drain=settings.drain_seconds
+        ):
             if process.name != "worker":
                 services.append(self._process(process, process.name))
                 continue
             cores = itertools.cycle(
-                spawn.cores() or (None,)
+                spawn.list_cores() or (None,)
             )  # None: this system cannot pin a process
             for number, core in zip(range(settings.workers), cores, strict=False):
                 name = f"{process.name}-{number + 1}" if number else process.name
@@ -174,7 +179,7 @@ class Stack:
             log = f"{self.home.logs}/prepare.log"
             raise DidNotStart(f"prepare failed: {failure} (see {log})")
 
-    def mistake(self) -> str | None:
+    def find_agents_mistake(self) -> str | None:
         """Load the agents as workers do. Return None, or their mistake in one line."""
         return self._failure("agents", ("agents", "check", "--brief"), postgres.WORKER)
 
@@ -182,7 +187,7 @@ class Stack:
         """Run a command of manage.py. Return None, or its last line if it failed."""
         command = [sys.executable, "manage.py", *arguments]
         with supervisor.open_log(self.home.logs, name) as log:
-            process = self._start(command, log.fileno(), self.environment(role))
+            process = self._start(command, log.fileno(), self.build_environment(role))
         try:
             while process.poll() is None:
                 self.pipe.pause(0.5)
@@ -192,8 +197,8 @@ class Stack:
         if not process.returncode:
             return None
         return (
-            supervisor.last_line(self.home.logs, name)
-            or f"it ended with {spawn.how_it_ended(process)}"
+            supervisor.read_last_line(self.home.logs, name)
+            or f"it ended with {spawn.describe_end(process)}"
         )
 
     @contextmanager
@@ -203,7 +208,7 @@ class Stack:
             with supervisor.open_log(self.home.logs, name) as log:
                 yield log
         except Ended as problem:
-            reason = supervisor.logged_cause(self.home.logs, name)
+            reason = supervisor.find_logged_cause(self.home.logs, name)
             raise DidNotStart(f"{problem}{reason} (see {self.home.logs}/{name}.log)") from problem
 
     def _server(
@@ -215,7 +220,7 @@ class Stack:
         module: str,
         secrets: dict[str, str],
     ) -> Service:
-        variables = environment.inherited({}, self.application, self.sockets)
+        variables = environment.build_inherited_variables({}, self.application, self.sockets)
         variables |= {spawn.MARK: self.home.id, "PYTHONUNBUFFERED": "1"} | secrets
         command = [sys.executable, "-m", module, str(listener.fileno()), str(data)]
 
@@ -227,11 +232,11 @@ class Stack:
 
     def _process(self, process: Process, name: str, core: int | None = None) -> Service:
         listener = [self.web] if process.name == "web" else []
-        variables = self.environment(postgres.WEB if process.decides else postgres.WORKER)
+        variables = self.build_environment(postgres.WEB if process.decides else postgres.WORKER)
         if not process.decides:
             variables["KEYS_DIR"] = str(self.home.folder / "worker-keys")
         if process.name in CALLS_TOOLS and self.cluster and environment.has_books(self.environ):
-            variables |= books.environment(self.cluster, self.home)
+            variables |= books.build_books_variables(self.cluster, self.home)
 
         def start() -> subprocess.Popen[bytes]:
             with supervisor.open_log(self.home.logs, name) as log:
@@ -274,21 +279,21 @@ def build(
     socket_folder = Path(tempfile.mkdtemp(prefix="signoff-", dir=parent))
     _require_short(socket_folder)
     users.chown(servers, [socket_folder])
-    application = _application_account(servers, home)
+    application = _choose_application_account(servers, home)
     ports = home.get("ports") or {}
-    directory = sockets.any_port(ports.get("directory"))
-    mailbox = sockets.any_port(ports.get("mailbox"))
+    directory = sockets.listen_on_any_port(ports.get("directory"))
+    mailbox = sockets.listen_on_any_port(ports.get("mailbox"))
     home.set(
         ports={
-            "directory": sockets.port_of(directory),
-            "mailbox": sockets.port_of(mailbox),
+            "directory": sockets.read_port(directory),
+            "mailbox": sockets.read_port(mailbox),
         }
     )
     programs = home.servers / "programs"
     cluster = queue = None
     if not environ.get("DATABASE_URL"):
         cluster = postgres.Cluster(
-            programs=binaries.postgres(servers, programs),
+            programs=binaries.find_postgres_programs(servers, programs),
             data=home.servers / "postgres",
             socket=socket_folder,
             account=servers,
@@ -297,7 +302,7 @@ def build(
         )
     if not environ.get("REDIS_URL"):
         queue = broker.Broker(
-            program=binaries.broker(servers, programs),
+            program=binaries.find_broker_program(servers, programs),
             data=home.servers / "broker",
             socket=socket_folder,
             account=servers,
@@ -329,7 +334,7 @@ def _require_short(folder: Path) -> None:
         )
 
 
-def _application_account(servers: users.Account, home: DataDir) -> users.Account:
+def _choose_application_account(servers: users.Account, home: DataDir) -> users.Account:
     """Return the servers' account if it can run the application and reach the data, else the starter.
 
     Python is started under it: it may lack access to the interpreter, libraries, clone or environment.
@@ -339,17 +344,17 @@ def _application_account(servers: users.Account, home: DataDir) -> users.Account
     places = [place for place in (ROOT / "templates", ROOT / "static") if place.exists()]
     reaches_data = users.can_access(servers, home.folder, os.X_OK)
     if not reaches_data or not all(users.can_access(servers, place) for place in places):
-        return users.starter()
+        return users.read_starter_account()
     try:
         process = subprocess.run(
             [sys.executable, "-c", "import config.settings, psycopg"],
             cwd=ROOT,
-            env=spawn.plain_environment() | {"PYTHONDONTWRITEBYTECODE": "1"},
+            env=spawn.build_plain_environment() | {"PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
             check=False,
             timeout=60,
-            **servers.popen(),
+            **servers.build_popen_arguments(),
         )
     except OSError:
-        return users.starter()
-    return users.starter() if process.returncode else servers
+        return users.read_starter_account()
+    return users.read_starter_account() if process.returncode else servers

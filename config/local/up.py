@@ -17,7 +17,7 @@ from config.local.processes.supervisor import (
     SignalPipe,
     Stop,
     Supervisor,
-    last_line,
+    read_last_line,
     rotate_logs,
 )
 from config.local.services import Stack
@@ -39,7 +39,7 @@ FIRST_RUNS = (
 )
 
 
-def up(
+def run_stack(
     folder: Path,
     *,
     host: str,
@@ -56,17 +56,19 @@ def up(
     """
     pipe = SignalPipe()
     sockets.require_loopback(host)
-    environ = _checked(environ)
+    environ = _check_variables(environ)
     if reload and not environ.get("AGENTS_DIR"):
         raise Refused("RELOAD=1 watches the files of AGENTS_DIR, which is not set")
     demo.check(folder, with_demo)
-    servers = users.unprivileged()
+    servers = users.find_unprivileged_account()
     home = data_dir.open_home(folder, servers)
     if ended := orphans.clear(home):
         say(f"Ended {ended} processes that an earlier start of this folder left behind")
     rotate_logs(home.logs)
-    stack = services.build(home, pipe, servers, sockets.web(host, port), environ)
-    supervisor = Supervisor(pipe, say, lambda pids: orphans.record(home, stack.sockets, pids))
+    stack = services.build(home, pipe, servers, sockets.listen_for_web(host, port), environ)
+    supervisor = Supervisor(
+        pipe, say, lambda pids: orphans.record_processes(home, stack.sockets, pids)
+    )
     try:
         require_agents(environ.get("AGENTS_DIR", ""), stack.application)
         reloading = None
@@ -96,7 +98,7 @@ def up(
     say("Stopped")
 
 
-def _checked(environ: Mapping[str, str]) -> Mapping[str, str]:
+def _check_variables(environ: Mapping[str, str]) -> Mapping[str, str]:
     """Return the variables with an absolute AGENTS_DIR. Raise Refused for an invalid one."""
     if environ.get("AGENTS_DIR"):
         folder = Path(environ["AGENTS_DIR"]).expanduser()
@@ -135,18 +137,21 @@ def _start_all(
     data_dir.make_folders(stack.home, stack.application)
     if problem := load_agents(stack):
         raise Refused(problem)
-    for label, service in (("Postgres", stack.database()), ("the broker", stack.broker())):
+    for label, service in (
+        ("Postgres", stack.build_database_service()),
+        ("the broker", stack.build_broker_service()),
+    ):
         if service is not None:
             say(f"Starting {label}")
             supervisor.start(service)
-    for service in stack.side_services():
+    for service in stack.build_side_services():
         supervisor.start(service)
     say("Preparing the database")
     stack.prepare()
     credentials = demo.ensure_demo(stack, host, with_demo, say)
     stack.home.set(url=stack.url)
     say("Starting web, worker and sweeper")
-    services = stack.processes()
+    services = stack.build_process_services()
     first = [service for service in services if service.name in FIRST]
     for service in first:
         supervisor.start(service)
@@ -154,7 +159,7 @@ def _start_all(
     for service in services:
         if service not in first:
             supervisor.start(service)
-    has_their_agents = app_environment.HR in app_environment.agents(stack.environ)
+    has_their_agents = app_environment.HR in app_environment.choose_agents(stack.environ)
     if credentials is not None and has_their_agents and not stack.home.get("welcomed"):
         say("Starting the first three runs")
         _start_runs(stack, supervisor, credentials["users"]["ada"]["token"])
@@ -166,7 +171,7 @@ def _start_all(
 
 def load_agents(stack: Stack) -> str:
     """Load the agents once, as workers do. Return their mistake in one line, empty if there is none."""
-    mistake = stack.mistake()
+    mistake = stack.find_agents_mistake()
     if mistake is None:
         return ""
     line = mistake.removeprefix("signoff: ")
@@ -176,22 +181,22 @@ def load_agents(stack: Stack) -> str:
 def _wait_until_ready(stack: Stack, supervisor: Supervisor, services: Sequence[Service]) -> None:
     """Wait until /readyz answers 200. Raise DidNotStart if a process keeps dying or the time is up."""
     deadline = time.monotonic() + READY_WITHIN
-    while _lacking(stack):
+    while _find_lacking_parts(stack):
         stack.pipe.pause(0.1)
         supervisor.check()
         for service in services:
             if supervisor.ends(service.name) >= TRIES:
-                message = last_line(stack.home.logs, service.name) or "it said nothing"
+                message = read_last_line(stack.home.logs, service.name) or "it said nothing"
                 raise DidNotStart(
                     f"{service.name} does not start: {message} (see {stack.home.logs})"
                 )
         if time.monotonic() > deadline:
             raise DidNotStart(
-                f"not ready within {READY_WITHIN:g} s: {_lacking(stack)} (see {stack.home.logs})"
+                f"not ready within {READY_WITHIN:g} s: {_find_lacking_parts(stack)} (see {stack.home.logs})"
             )
 
 
-def _lacking(stack: Stack) -> str:
+def _find_lacking_parts(stack: Stack) -> str:
     """Return the missing parts as /readyz names them; empty when it is ready."""
     try:
         status, reply = http_client.request(stack.url, "GET", "/readyz")
@@ -242,7 +247,7 @@ def _show(stack: Stack, credentials: dict[str, Any] | None, say: Say) -> None:
             f"           (ada, cyril, admin and everybody's API tokens: {stack.home.credentials})"
         )
     else:
-        lines.append(f"  Admins   are made with {demo.next_step(stack.home)}")
+        lines.append(f"  Admins   are made with {demo.describe_next_step(stack.home)}")
     lines += [
         f"  Data     {stack.home.folder}",
         f"  Logs     {stack.home.logs}",
@@ -274,11 +279,11 @@ class Reload:
         self._load = load
         self._replace = replace
         self._say = say
-        self._fingerprints = _files(folder)
+        self._fingerprints = _read_file_states(folder)
 
     def check(self) -> None:
         """Replace the workers if a file has changed and the agents load."""
-        fingerprints = _files(self._folder)
+        fingerprints = _read_file_states(self._folder)
         differing = {path for path, _ in self._fingerprints.items() ^ fingerprints.items()}
         self._fingerprints = fingerprints
         if not differing:
@@ -290,7 +295,7 @@ class Reload:
         self._replace()
 
 
-def _files(folder: Path) -> dict[str, tuple[int, int]]:
+def _read_file_states(folder: Path) -> dict[str, tuple[int, int]]:
     """Return the time of the last change and the size of each Python file in the folder."""
     fingerprints = {}
     for parent, folders, files in os.walk(folder):

@@ -9,7 +9,7 @@ from typing import Any
 
 from runtime.core.values import json_schema
 from runtime.core.values.enums import Edit, EffectClass
-from runtime.core.values.json_values import action_digest, sha256_of, size_of
+from runtime.core.values.json_values import hash_action, hash_value, measure_size
 from runtime.core.values.limits import MAX_ARGS
 from runtime.errors import InvalidInput, require_json_input
 from runtime.keyring import sealing
@@ -43,22 +43,22 @@ def edit(
         raise InvalidInput(FIELD, "cannot be changed: the model gave no object of arguments")
     if not isinstance(new_args, dict):
         raise InvalidInput(FIELD, "must be a JSON object")
-    held_names = sealing.held_args(tool, args)
+    held_names = sealing.list_held_args(tool, args)
     # Those that are sealed, and missing ones by the mark of the schema.
-    secret = (sealing.secret_args(tool, args) - held_names) | json_schema.write_only(schema)
+    secret = (sealing.list_secret_args(tool, args) - held_names) | json_schema.write_only(schema)
     changed = _with_secrets(secret, args, new_args)
     require_json_input(changed, FIELD)
-    size = size_of(changed)
+    size = measure_size(changed)
     if size > MAX_ARGS:
         raise InvalidInput(FIELD, f"are {size} bytes of JSON, at most {MAX_ARGS} are allowed")
     check_schema(schema, changed, secret=secret)
-    if held_names and changed == sealing.args_for_reviewers(tool, args):
+    if held_names and changed == sealing.open_args_for_reviewers(tool, args):
         raise InvalidInput(FIELD, UNCHANGED)
     for name in held_names & changed.keys():
         changed[name] = sealing.seal_arg(tool, name, changed[name])
 
     def digest(of: Any) -> str:
-        return action_digest(tool=tool, schema=sha256_of(schema), args=of, path=path, effect=effect)
+        return hash_action(tool=tool, schema=hash_value(schema), args=of, path=path, effect=effect)
 
     edited = Edit(args=changed, digest=digest(changed))
     if edited.digest == digest(args):
@@ -80,7 +80,7 @@ def check_schema(
         "properties": {name: rule for name, rule in properties.items() if name not in secret},
         "required": [name for name in schema.get("required", []) if name not in secret],
     }
-    for problem in json_schema.problems(public_schema, public, field):
+    for problem in json_schema.list_problems(public_schema, public, field):
         raise InvalidInput(problem.field, problem.detail)
 
 
@@ -92,7 +92,7 @@ def _with_secrets(
         field = f"{FIELD}.{name}"
         if name in secret and value not in (sealing.REDACTED, args.get(name)):
             raise InvalidInput(field, "is secret and cannot be changed")
-        if name not in secret and sealing.looks_sealed(value) and value != args.get(name):
+        if name not in secret and sealing.has_sealed_mark(value) and value != args.get(name):
             raise InvalidInput(field, "must not hold a sealed secret")
     public = {name: value for name, value in new_args.items() if name not in secret}
     secrets = {name: value for name, value in args.items() if name in secret}

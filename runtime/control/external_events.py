@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runtime.control.user_actions import atomic, join, notify
+from runtime.control.user_actions import join, notify, open_transaction
 from runtime.core.run.continuation import merge_people
-from runtime.core.values.json_values import sha256_of, size_of
+from runtime.core.values.json_values import hash_value, measure_size
 from runtime.core.values.limits import MAX_EVENT_DATA, MAX_EVENT_NAME, MAX_MATCHED
 from runtime.errors import EventConflict, InvalidInput, RunEnded, TooManyMatched, require_json_input
 from runtime.ports import wiring
@@ -49,20 +49,20 @@ def deliver(
     An event is the same by its id, or by `source` and id. Raise, in this order: Forbidden; InvalidInput naming the
     field; EventConflict, TooManyMatched.
     """
-    wiring.access().require(actor, SCOPE)
+    wiring.resolve_access().require(actor, SCOPE)
     event = {
-        "id": _name(id, "id"),
-        "name": _name(name, "name"),
-        "data": _data(data),
-        "source": "" if source in (None, "") else _name(source, "source"),
-        "subject": "" if subject in (None, "") else _name(subject, "subject"),
+        "id": _check_name(id, "id"),
+        "name": _check_name(name, "name"),
+        "data": _read_event_data(data),
+        "source": "" if source in (None, "") else _check_name(source, "source"),
+        "subject": "" if subject in (None, "") else _check_name(subject, "subject"),
     }
     noted = {"event": event["name"], "id": event["id"]}
-    with atomic() as connection:
+    with open_transaction() as connection:
         delivered = _deliver(connection, **event, actor=actor)
         for run in delivered.runs:
             join(connection, run, actor)
-            _noted(run, actor, noted)
+            _record_delivery(run, actor, noted)
     return delivered
 
 
@@ -82,10 +82,10 @@ def wake(
     transaction says that the event is handled. Raise Forbidden, or InvalidInput naming `data`.
     """
     sender = Actor(person=owner)
-    wiring.access().require(sender, SCOPE)
-    text = json.dumps(_data(data))
-    matching = waits.matching(connection, name, text, limit=MAX_MATCHED, run=run)
-    if not matching or not _rings(connection, run):
+    wiring.resolve_access().require(sender, SCOPE)
+    text = json.dumps(_read_event_data(data))
+    matching = waits.list_matching_waits(connection, name, text, limit=MAX_MATCHED, run=run)
+    if not matching or not _notify_live_run(connection, run):
         return False
     ended = [wait for wait in matching if waits.complete(connection, wait)]
     for wait in ended:
@@ -93,13 +93,13 @@ def wake(
     if ended:
         for person in merge_people([owner], makers):
             join(connection, run, Actor(person=person))
-        _noted(run, sender, {"event": name, "id": id})
+        _record_delivery(run, sender, {"event": name, "id": id})
     return bool(ended)
 
 
-def _noted(run: UUID, actor: Actor, detail: dict[str, str | None]) -> None:
+def _record_delivery(run: UUID, actor: Actor, detail: dict[str, str | None]) -> None:
     """Write the audit row, and have a worker take the run after the commit."""
-    wiring.approvals().record_audit(run=run, actor=actor, act="sent", detail=detail)
+    wiring.resolve_approvals().record_audit(run=run, actor=actor, act="sent", detail=detail)
     notify(run)
 
 
@@ -115,7 +115,7 @@ def _deliver(
 ) -> Delivered:
     """Record the event, send a signal to each call that waits for it, and a row to each trigger."""
     source_fields = {"source": source, "subject": subject} if source or subject else {}
-    digest = sha256_of({"name": name, "data": data, **source_fields})
+    digest = hash_value({"name": name, "data": data, **source_fields})
     key = json.dumps([source, id]) if source else id
     if not received_events.claim_id(
         connection, id=key, name=name, digest=digest, by=actor.person, token=actor.token
@@ -124,10 +124,14 @@ def _deliver(
         if stored.digest != digest:
             raise EventConflict
         return Delivered(event=stored, new=False)
-    matching = waits.matching(connection, name, json.dumps(data), limit=MAX_MATCHED + 1)
+    matching = waits.list_matching_waits(connection, name, json.dumps(data), limit=MAX_MATCHED + 1)
     if len(matching) > MAX_MATCHED:
         raise TooManyMatched
-    live = [run for run in dict.fromkeys(wait.run for wait in matching) if _rings(connection, run)]
+    live = [
+        run
+        for run in dict.fromkeys(wait.run for wait in matching)
+        if _notify_live_run(connection, run)
+    ]
     ended = [wait for wait in matching if wait.run in live and waits.complete(connection, wait)]
     for wait in ended:
         _signal(connection, wait, {"event": name, "id": id, "data": data}, actor)
@@ -140,7 +144,7 @@ def _deliver(
         subject=subject,
         data=json.dumps(data, ensure_ascii=False),
         by=actor.person,
-        at=pool.now(connection),
+        at=pool.read_clock(connection),
     )
     number = received_events.insert(connection, event, token=actor.token)
     offered = 0 if number is None else occurrences.offer(connection, number, name)
@@ -152,7 +156,7 @@ def _deliver(
     )
 
 
-def _rings(connection: Connection, run: UUID) -> bool:
+def _notify_live_run(connection: Connection, run: UUID) -> bool:
     """Lock the run's row, so that no wait times out meanwhile. Return False for a run that has ended."""
     try:
         runs.notify_signal(connection, run)
@@ -166,16 +170,16 @@ def _signal(connection: Connection, wait: EventWait, result: dict[str, Any], act
     signals.send(connection, wait.run, signal)
 
 
-def _name(text: object, field: str) -> Any:
+def _check_name(text: object, field: str) -> Any:
     if not isinstance(text, str) or not 1 <= len(text) <= MAX_EVENT_NAME:
         raise InvalidInput(field, f"must be text of 1 to {MAX_EVENT_NAME} characters")
     return require_json_input(text, field)
 
 
-def _data(data: object) -> Any:
+def _read_event_data(data: object) -> Any:
     if not isinstance(data, dict):
         raise InvalidInput("data", "must be an object")
-    size = size_of(require_json_input(data, "data"))
+    size = measure_size(require_json_input(data, "data"))
     if size > MAX_EVENT_DATA:
         raise InvalidInput("data", f"is {size} bytes of JSON; send at most {MAX_EVENT_DATA}")
     return data

@@ -12,22 +12,22 @@ from uuid import UUID
 
 from runtime.control import user_actions
 from runtime.control.edit import check_schema, edit
-from runtime.core.documents.blobs import blob_refs
+from runtime.core.documents.blobs import collect_blob_refs
 from runtime.core.run.continuation import (
     Continuation,
     Frame,
     GivenReply,
-    joined,
+    add_people,
+    derive_status,
+    list_steering_people,
     merge_people,
-    status_of,
-    steered_by,
 )
 from runtime.core.run.events import Event, ForkChange, Forked, Proposal, RunStarted
 from runtime.core.run.forks import (
     change_value,
+    find_next_reply,
     fork_document,
     list_changeable,
-    next_reply,
     without_permissions,
 )
 from runtime.core.run.reducer import Entry
@@ -59,8 +59,8 @@ def fork(*, run: UUID, position: object, actor: Actor, change: object = None) ->
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `position`; RunArchived;
     NoSuchEntry or HistoryRemoved; NotQuiescent; Tampered, KeyMissing or NewerSchema; InvalidInput naming `change`.
     """
-    original = user_actions.readable(run, actor)
-    if not wiring.access().may_fork(actor, original.requester):
+    original = user_actions.require_readable_run(run, actor)
+    if not wiring.resolve_access().may_fork(actor, original.requester):
         raise Forbidden(
             "not_eligible", f"{actor.person} may not fork runs of {original.requester}."
         )
@@ -68,7 +68,7 @@ def fork(*, run: UUID, position: object, actor: Actor, change: object = None) ->
         raise InvalidInput("position", "must be the number of an entry")
     if not 1 <= position <= original.position:
         raise InvalidInput("position", f"must be an entry of the run: 1 to {original.position}")
-    with user_actions.atomic() as connection:
+    with user_actions.open_transaction() as connection:
         new, recorded_change = _copy(connection, run, position, actor, change)
         detail: dict[str, str | None] = {"position": str(position)}
         if recorded_change is not None:
@@ -76,7 +76,7 @@ def fork(*, run: UUID, position: object, actor: Actor, change: object = None) ->
                 str(recorded_change.number) if recorded_change.number else ""
             )
             detail["changed"] = f"{recorded_change.kind} {recorded_change.frame} {target}".rstrip()
-        approvals = wiring.approvals()
+        approvals = wiring.resolve_approvals()
         approvals.record_audit(
             run=run, actor=actor, act="forked", detail={"into": str(new), **detail}
         )
@@ -105,55 +105,57 @@ def apply_change(
         (change, old, point)
         for point in points
         for change, old in list_changeable(without_permissions(point.state))
-        if _names(change) == target
+        if _identify_change(change) == target
     )
     change, old, point = next(matches, (None, None, None))
     if change is None or point is None:
         raise InvalidInput(FIELD, "names nothing that can be changed after this entry")
     now = without_permissions(point.state)
-    if change.kind == "arguments" and sealing.held_args(
+    if change.kind == "arguments" and sealing.list_held_args(
         now.call(change.frame, change.call).tool, old
     ):
         raise InvalidInput(FIELD, "names arguments that wait for a reviewer")
     if change.kind == "reply":
         frame = now.frame(change.frame)
-        replaced = next_reply(chain(point.later, recorded), change.frame)
-        reply = given_reply(frame, replaced, sent["value"], by, VALUE)
+        replaced = find_next_reply(chain(point.later, recorded), change.frame)
+        reply = read_given_reply(frame, replaced, sent["value"], by, VALUE)
         return change_value(now, change, reply, by), change
-    value = _value(now, change, old, sent["value"])
+    value = _read_new_value(now, change, old, sent["value"])
     if is_equal(value, old):
         raise InvalidInput(VALUE, "is unchanged")
     return change_value(now, change, value, by), change
 
 
-def schemas_of(now: Continuation, change: ForkChange) -> ToolSchemas | None:
+def find_tool_schemas(now: Continuation, change: ForkChange) -> ToolSchemas | None:
     """Return the schemas of the tool of this call, as its agent was last published."""
     frame = now.frame(change.frame)
     tool = frame.find(change.call).tool
-    return wiring.catalogue().tool_schemas(frame.agent, tool)
+    return wiring.resolve_catalogue().find_tool_schemas(frame.agent, tool)
 
 
-def given_reply(
+def read_given_reply(
     frame: Frame, recorded: GivenReply | None, value: object, by: str, field: str
 ) -> GivenReply:
     """Return the reply in `value`. `recorded` is the one that it replaces, if any.
 
     Raise InvalidInput naming `field`, or a field in it.
     """
-    if wiring.catalogue().works_on_items(frame.agent):
+    if wiring.resolve_catalogue().is_working_on_items(frame.agent):
         raise InvalidInput(field, f"cannot be given: code decides the calls of {frame.agent}")
     if not isinstance(value, dict) or not value.keys() <= _REPLY_FIELDS:
         raise InvalidInput(field, "must be a JSON object with text, calls or both")
     require_json_input(value, field, MAX_REPORTED)
-    text = _text(recorded, value.get("text", ""), f"{field}.text")
-    calls = _calls(frame, recorded, value.get("calls", []), f"{field}.calls")
+    text = _check_text(recorded, value.get("text", ""), f"{field}.text")
+    calls = _read_calls(frame, recorded, value.get("calls", []), f"{field}.calls")
     if not text.strip() and not calls:
         raise InvalidInput(field, "must have a text or a call")
     if not calls and redact(text) != text:  # the worker would open it, and the requester read it
         raise InvalidInput(f"{field}.text", "is hidden, so it cannot be the answer")
     if not calls:
         _check_answer(frame, text, f"{field}.text")
-    if recorded and is_equal(_parts(text, calls), _parts(recorded.text, recorded.calls)):
+    if recorded and is_equal(
+        _collect_reply_parts(text, calls), _collect_reply_parts(recorded.text, recorded.calls)
+    ):
         raise InvalidInput(field, "is unchanged")
     return GivenReply(by=by, text=text, calls=calls)
 
@@ -164,21 +166,21 @@ def _copy(
     """Write the new run, due at once and without a business key. Return its id and the change in it."""
     born, _ = runs.peek_start(connection)
     # Against retention, and as strong as the audit's lock: with a weaker one two forks would wait for each other.
-    if runs.locked_row(connection, run).archived:
+    if runs.lock_row(connection, run).archived:
         raise RunArchived
-    points = journal.fork_points_at(connection, run, position)
+    points = journal.list_fork_points(connection, run, position)
     if not points:
         raise NotQuiescent
     now, change = without_permissions(points[0].state), None
     if sent is not None:
         recorded = (
             event
-            for sealed, entry in journal.history(connection, run).entries
+            for sealed, entry in journal.read_history(connection, run).entries
             if sealed.position > position
             for event in entry.events
         )
         now, change = apply_change(points, sent, actor.person, recorded)
-    now = joined(now, *runs.origin(connection, run))
+    now = add_people(now, *runs.read_origin(connection, run))
     events = (
         RunStarted(agent=now.agent, input=now.input, requester=actor.person),
         Forked(of=run, position=position, by=actor.person, state=fork_document(now), change=change),
@@ -188,22 +190,22 @@ def _copy(
         "id": born.run,
         "agent": now.agent,
         "requester": actor.person,
-        "origin": merge_people(steered_by(now), [actor.person]),
+        "origin": merge_people(list_steering_people(now), [actor.person]),
         "token": actor.token,
         "business_key": None,
         "input": json.dumps(now.input),
-        "status": status_of(now, leased=False),
+        "status": derive_status(now, leased=False),
         "head": first.seal.mac,
         "unheard": len(now.unheard),
     }
     runs.insert(connection, row)
     journal.append_first(connection, first)
-    blobs.share(connection, born.run, blob_refs(now))
+    blobs.share_contents(connection, born.run, collect_blob_refs(now))
     blobs.share_remembered(connection, born.run, now.memory)
     return born.run, change
 
 
-def _names(change: ForkChange) -> dict[str, Any]:
+def _identify_change(change: ForkChange) -> dict[str, Any]:
     """Return the fields that name a change."""
     if change.kind == "message":
         return {"kind": change.kind, "number": change.number}
@@ -212,18 +214,18 @@ def _names(change: ForkChange) -> dict[str, Any]:
     return {"kind": change.kind, "frame": change.frame, "call": change.call}
 
 
-def _value(now: Continuation, change: ForkChange, old: Any, new_value: Any) -> Any:
+def _read_new_value(now: Continuation, change: ForkChange, old: Any, new_value: Any) -> Any:
     if change.kind == "message":
         return user_actions.validate_text(
             VALUE, new_value, MAX_MESSAGE, required="must not be empty"
         )
-    schemas = schemas_of(now, change)
+    schemas = find_tool_schemas(now, change)
     if change.kind == "result":
         require_json_input(new_value, VALUE, MAX_REPORTED)
-        if sealing.looks_sealed(new_value):
+        if sealing.has_sealed_mark(new_value):
             raise InvalidInput(VALUE, "must not hold a sealed secret")
         schema = schemas.result if schemas is not None else None
-        for problem in json_schema.problems(schema or {}, new_value, VALUE):
+        for problem in json_schema.list_problems(schema or {}, new_value, VALUE):
             raise InvalidInput(problem.field, problem.detail)
         return _with_secrets(old, new_value, VALUE)
     if schemas is None:
@@ -268,11 +270,11 @@ def _with_secrets(old: Any, new_value: Any, field: str) -> Any:
             return new_value
 
 
-def _parts(text: str, calls: tuple[Proposal, ...]) -> list[Any]:
+def _collect_reply_parts(text: str, calls: tuple[Proposal, ...]) -> list[Any]:
     return [text, *([call.tool, call.args] for call in calls)]
 
 
-def _text(recorded: GivenReply | None, text: object, field: str) -> str:
+def _check_text(recorded: GivenReply | None, text: object, field: str) -> str:
     if not isinstance(text, str):
         raise InvalidInput(field, "must be a text")
     if redact(text) != text:
@@ -287,7 +289,7 @@ def _text(recorded: GivenReply | None, text: object, field: str) -> str:
 
 def _check_answer(frame: Frame, text: str, field: str) -> None:
     """Raise InvalidInput unless the text is the typed answer of an agent that has one."""
-    schema = wiring.catalogue().answer_schema(frame.agent)
+    schema = wiring.resolve_catalogue().answer_schema(frame.agent)
     if schema is None:
         return
     try:
@@ -295,11 +297,11 @@ def _check_answer(frame: Frame, text: str, field: str) -> None:
     except (ValueError, RecursionError) as exc:
         reason = "must be the answer as JSON, because the agent's answer is typed"
         raise InvalidInput(field, reason) from exc
-    for problem in json_schema.problems(schema, answer, field):
+    for problem in json_schema.list_problems(schema, answer, field):
         raise InvalidInput(problem.field, problem.detail)
 
 
-def _calls(
+def _read_calls(
     frame: Frame, recorded: GivenReply | None, calls: object, field: str
 ) -> tuple[Proposal, ...]:
     if not isinstance(calls, list):
@@ -320,7 +322,7 @@ def _call(frame: Frame, recorded: Proposal | None, call: object, field: str) -> 
     tool = call["tool"]
     if not isinstance(tool, str) or not tool or len(tool) > MAX_TOOL:
         raise InvalidInput(f"{field}.tool", "must be the name of a tool")
-    schema = wiring.catalogue().call_schema(frame.agent, tool)
+    schema = wiring.resolve_catalogue().call_schema(frame.agent, tool)
     if schema is None:
         raise InvalidInput(f"{field}.tool", f"{frame.agent} has no such tool or sub-agent")
     old = recorded.args if recorded is not None and recorded.tool == tool else {}
@@ -334,8 +336,8 @@ def _call_arguments(
     """Return the arguments with the secrets of the old ones where their placeholder is."""
     if not isinstance(arguments, dict):
         raise InvalidInput(field, "must be a JSON object")
-    sealed = sealing.secret_args(tool, old) if isinstance(old, dict) else frozenset()
-    secret = json_schema.write_only(schema) | (sealed - sealing.held_args(tool, old))
+    sealed = sealing.list_secret_args(tool, old) if isinstance(old, dict) else frozenset()
+    secret = json_schema.write_only(schema) | (sealed - sealing.list_held_args(tool, old))
     args, restored = {}, set()
     for name, value in arguments.items():
         if name in sealed and name in old and value == sealing.REDACTED:
@@ -353,7 +355,7 @@ def _call_arguments(
 
 
 def _refuse_secrets(value: Any, field: str) -> None:
-    if sealing.looks_sealed(value):
+    if sealing.has_sealed_mark(value):
         raise InvalidInput(field, "must not hold a sealed secret")
     if sealing.REDACTED in json.dumps(value, ensure_ascii=False):
         raise InvalidInput(field, f"must not hold {sealing.REDACTED}: no secret is there")

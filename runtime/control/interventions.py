@@ -7,11 +7,11 @@ from uuid import UUID, uuid4
 
 from runtime import broker, errors
 from runtime.control import user_actions
-from runtime.control.user_actions import atomic, join, lock_open, notify
-from runtime.core.documents.blobs import blob_refs, digest_of
-from runtime.core.run.continuation import RunStatus, status_of
+from runtime.control.user_actions import join, lock_open, notify, open_transaction
+from runtime.core.documents.blobs import collect_blob_refs, hash_text
+from runtime.core.run.continuation import RunStatus, derive_status
 from runtime.core.run.events import Retried
-from runtime.core.run.reducer import Entry, initial, step
+from runtime.core.run.reducer import Entry, make_initial_state, step
 from runtime.core.values.errors import NewerSchema
 from runtime.core.values.limits import MAX_MESSAGE, MAX_UNDELIVERED
 from runtime.ports import wiring
@@ -31,21 +31,21 @@ def cancel(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; RunEnded with the run's status,
     also for a quarantined run that does not verify.
     """
-    detail = user_actions.readable(run, actor)
-    if not wiring.access().may_cancel(actor, detail.requester):
+    detail = user_actions.require_readable_run(run, actor)
+    if not wiring.resolve_access().may_cancel(actor, detail.requester):
         raise errors.Forbidden(
             "not_eligible", f"{actor.person} may not cancel runs of {detail.requester}."
         )
     reason_text = user_actions.validate_reason(reason, "is required to cancel")
     cancel_for(run=run, reason=reason_text, actor=actor)
-    return user_actions.readable(run, actor)
+    return user_actions.require_readable_run(run, actor)
 
 
 def cancel_for(*, run: UUID, reason: str, actor: Actor) -> None:
     """Cancel a run for a caller who has checked that the actor may. Raise RunEnded as `cancel` does."""
-    with atomic() as connection:
-        status = runs.locked_row(connection, run).status
-        is_asked = signals.last_of(connection, run, signals.CANCEL) is not None
+    with open_transaction() as connection:
+        status = runs.lock_row(connection, run).status
+        is_asked = signals.find_last_kind(connection, run, signals.CANCEL) is not None
         if status != RunStatus.CANCELLING and not is_asked:
             if status == RunStatus.QUARANTINED:
                 try:  # so that a worker can end it
@@ -57,7 +57,7 @@ def cancel_for(*, run: UUID, reason: str, actor: Actor) -> None:
             withdrawn = signals.withdraw(connection, run)
             gates.close_decided(connection, withdrawn)
             closed = [*withdrawn, *gates.close_open(connection, run)]
-            wiring.approvals().close(run=run, gates=closed, actor=actor, reason=reason)
+            wiring.resolve_approvals().close(run=run, gates=closed, actor=actor, reason=reason)
             cancel = signals.CancelSignal(by=actor.person, reason=reason)
             signals.send(connection, run, cancel)
             notify(run, inbox=True)
@@ -83,13 +83,13 @@ def release(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; NotQuarantined;
     Tampered, KeyMissing or NewerSchema.
     """
-    user_actions.for_admins(run, actor, "Only admins may release runs from quarantine.")
+    user_actions.require_run_for_admins(run, actor, "Only admins may release runs from quarantine.")
     reason_text = user_actions.validate_reason(
         reason, "is required to release a run from quarantine"
     )
-    with atomic() as connection:
+    with open_transaction() as connection:
         make_due(connection, run, actor=actor, reason=reason_text)
-    return user_actions.readable(run, actor)
+    return user_actions.require_readable_run(run, actor)
 
 
 def make_due(connection: pool.Connection, run: UUID, *, actor: Actor, reason: str) -> None:
@@ -97,14 +97,14 @@ def make_due(connection: pool.Connection, run: UUID, *, actor: Actor, reason: st
 
     Raise NoSuchRun, NotQuarantined, Tampered, KeyMissing, or NewerSchema.
     """
-    row = runs.locked_row(connection, run)
+    row = runs.lock_row(connection, run)
     if row.status != RunStatus.QUARANTINED:
         raise errors.NotQuarantined
     mark, entries = journal.read(connection, run)
     base = continuations.load(connection, run, row.continuation_position, entries.text)
-    now = journal.replayed(base, mark, entries, position=row.position, head=row.head)
-    blobs.check(connection, blob_refs(now))
-    runs.release(connection, run, status=status_of(now, leased=False))
+    now = journal.fold_entries(base, mark, entries, position=row.position, head=row.head)
+    blobs.check(connection, collect_blob_refs(now))
+    runs.release(connection, run, status=derive_status(now, leased=False))
     _audit(run, actor, "readmitted", reason)
     notify(run, inbox=True, queue=broker.RESUMED, hint=not row.isolated)
 
@@ -115,22 +115,22 @@ def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; RunArchived;
     NotFailed with the run's status; Tampered, KeyMissing or NewerSchema.
     """
-    user_actions.controllable(run, actor, "retry")
+    user_actions.require_controllable_run(run, actor, "retry")
     reason_text = user_actions.validate_reason(reason, "is required to retry a run")
-    with atomic() as connection:
-        row = runs.locked_row(connection, run)
+    with open_transaction() as connection:
+        row = runs.lock_row(connection, run)
         if row.archived:
             raise errors.RunArchived
         if row.status != RunStatus.FAILED or row.erased:
             raise errors.NotFailed("removed" if row.erased else row.status)
         base = continuations.load_base(connection, run)
         mark, entries = journal.read(connection, run)
-        now = journal.replayed(
-            base or initial(run), mark, entries, position=row.position, head=row.head
+        now = journal.fold_entries(
+            base or make_initial_state(run), mark, entries, position=row.position, head=row.head
         )
-        blobs.check(connection, blob_refs(now))
+        blobs.check(connection, collect_blob_refs(now))
         event = Retried(by=actor.person, reason=reason_text)
-        entry = Entry(at=pool.now(connection), events=(event,))
+        entry = Entry(at=pool.read_clock(connection), events=(event,))
         sealed = journal.sign(run, now.position + 1, now.head, entry)
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
         journal.append_first(connection, sealed)
@@ -140,14 +140,14 @@ def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
         runs.reopen(
             connection,
             run,
-            status=status_of(now, leased=False),
+            status=derive_status(now, leased=False),
             head=sealed.seal.mac,
             base=0 if base is None else now.position,
         )
         join(connection, run, actor)
         _audit(run, actor, "retried", reason_text)
         notify(run, inbox=True)
-    return user_actions.readable(run, actor)
+    return user_actions.require_readable_run(run, actor)
 
 
 def hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
@@ -155,36 +155,36 @@ def hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
 
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`.
     """
-    user_actions.for_admins(run, actor, _ADMINS_HOLD)
+    user_actions.require_run_for_admins(run, actor, _ADMINS_HOLD)
     reason_text = user_actions.validate_reason(reason, "is required for a legal hold")
-    with atomic() as connection:
-        runs.locked_row(connection, run)
+    with open_transaction() as connection:
+        runs.lock_row(connection, run)
         runs.hold(connection, run, by=actor.person, reason=reason_text)
         _audit(run, actor, HELD, reason_text)
         notify(run, hint=False)
-    return user_actions.readable(run, actor)
+    return user_actions.require_readable_run(run, actor)
 
 
 def lift_hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     """Lift the legal hold of a run. Raise as `hold` does, then NotHeld."""
-    user_actions.for_admins(run, actor, _ADMINS_HOLD)
+    user_actions.require_run_for_admins(run, actor, _ADMINS_HOLD)
     reason_text = user_actions.validate_reason(reason, "is required to lift a legal hold")
-    with atomic() as connection:
-        runs.locked_row(connection, run)
+    with open_transaction() as connection:
+        runs.lock_row(connection, run)
         if not runs.lift_hold(connection, run):
             raise errors.NotHeld
         _audit(run, actor, HOLD_LIFTED, reason_text)
         notify(run, hint=False)
-    return user_actions.readable(run, actor)
+    return user_actions.require_readable_run(run, actor)
 
 
 def _switch(run: UUID, reason: object, actor: Actor, *, pauses: bool) -> RunDetail:
-    user_actions.controllable(run, actor, "pause" if pauses else "resume")
+    user_actions.require_controllable_run(run, actor, "pause" if pauses else "resume")
     reason_text = user_actions.validate_reason(reason)
     kind = signals.PauseSignal if pauses else signals.ResumeSignal
-    with atomic() as connection:
+    with open_transaction() as connection:
         is_paused = lock_open(connection, run) == RunStatus.PAUSED
-        last_signal = signals.last_of(connection, run, signals.PAUSE, signals.RESUME)
+        last_signal = signals.find_last_kind(connection, run, signals.PAUSE, signals.RESUME)
         if last_signal is not None:  # which the run is still to receive
             is_paused = last_signal == signals.PAUSE
         if is_paused is not pauses:
@@ -192,11 +192,13 @@ def _switch(run: UUID, reason: object, actor: Actor, *, pauses: bool) -> RunDeta
             signals.send(connection, run, kind(by=actor.person, reason=reason_text))
             _audit(run, actor, "paused" if pauses else "resumed", reason_text)
             notify(run)
-    return user_actions.readable(run, actor)
+    return user_actions.require_readable_run(run, actor)
 
 
 def _audit(run: UUID, actor: Actor, act: str, reason: str) -> None:
-    wiring.approvals().record_audit(run=run, actor=actor, act=act, detail={"reason": reason})
+    wiring.resolve_approvals().record_audit(
+        run=run, actor=actor, act=act, detail={"reason": reason}
+    )
 
 
 def send_message(*, run: UUID, text: object, actor: Actor, cut_reply: object = False) -> RunDetail:
@@ -208,11 +210,11 @@ def send_message(*, run: UUID, text: object, actor: Actor, cut_reply: object = F
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `cut_reply` or `text`; RunEnded,
     also for a run that is being cancelled or is quarantined; TooManyUndelivered.
     """
-    user_actions.controllable(run, actor, "write to")
+    user_actions.require_controllable_run(run, actor, "write to")
     if not isinstance(cut_reply, bool):
         raise errors.InvalidInput("cut_reply", "must be true or false")
     _send(run, text, actor, cuts=cut_reply)
-    return user_actions.readable(run, actor)
+    return user_actions.require_readable_run(run, actor)
 
 
 def send_as_reviewer(*, run: UUID, text: object, actor: Actor) -> None:
@@ -227,7 +229,7 @@ def send_as_reviewer(*, run: UUID, text: object, actor: Actor) -> None:
 def ask_inquiry(*, run: UUID, gate: UUID, by: str, text: str) -> UUID:
     """Send the inquiry in the caller's transaction, and return its id. Raise RunEnded."""
     inquiry = uuid4()
-    with atomic() as connection:
+    with open_transaction() as connection:
         lock_open(connection, run)
         runs.notify_signal(connection, run)
         question = signals.InquirySignal(gate=gate, inquiry=inquiry, by=by, text=text)
@@ -240,18 +242,18 @@ def _send(
     run: UUID, text: object, actor: Actor, *, reviewer: bool = False, cuts: bool = False
 ) -> None:
     message = user_actions.validate_text("text", text, MAX_MESSAGE, required="is required")
-    with atomic() as connection:
+    with open_transaction() as connection:
         lock_open(connection, run)
-        waiting = signals.number_of(connection, run, signals.MESSAGE)
-        if runs.undelivered(connection, run) + waiting >= MAX_UNDELIVERED:
+        waiting = signals.count_signals(connection, run, signals.MESSAGE)
+        if runs.count_undelivered(connection, run) + waiting >= MAX_UNDELIVERED:
             raise errors.TooManyUndelivered
         runs.notify_signal(connection, run)
         signal = signals.MessageSignal(by=actor.person, text=message, reviewer=reviewer, cuts=cuts)
         signals.send(connection, run, signal)
         join(connection, run, actor, reviewer=reviewer)
         detail: dict[str, str | None] = {
-            "digest": digest_of(message),
+            "digest": hash_text(message),
             **({"cut_reply": "yes"} if cuts else {}),
         }
-        wiring.approvals().record_audit(run=run, actor=actor, act="wrote", detail=detail)
+        wiring.resolve_approvals().record_audit(run=run, actor=actor, act="wrote", detail=detail)
         notify(run)

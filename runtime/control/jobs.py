@@ -36,24 +36,24 @@ def replay_run(*, run: UUID, actor: Actor) -> ReplayRow:
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); NothingToReplay; AgentWithoutWorker if workers live,
     and none has the agent; ReplayNotEnded.
     """
-    agent = user_actions.for_admins(run, actor, _FOR_ADMINS).agent
-    with user_actions.atomic() as connection:
-        if runs.locked_row(connection, run).erased:
+    agent = user_actions.require_run_for_admins(run, actor, _FOR_ADMINS).agent
+    with user_actions.open_transaction() as connection:
+        if runs.lock_row(connection, run).erased:
             raise NothingToReplay
-        live = workers.live_versions(workers.ALIVE)
+        live = workers.read_live_versions(workers.ALIVE)
         if live and agent not in live:
             raise AgentWithoutWorker(f"No live worker has the agent {agent}.")
         replay = enqueue(connection, REPLAYS, run=run, by=actor.person, token=actor.token)
         if replay is None:
             raise ReplayNotEnded
-        wiring.approvals().record_audit(run=run, actor=actor, act="replayed", detail={})
+        wiring.resolve_approvals().record_audit(run=run, actor=actor, act="replayed", detail={})
     return find_replay(run=run, replay=replay, actor=actor)
 
 
 def find_replay(*, run: UUID, replay: UUID, actor: Actor) -> ReplayRow:
     """Return a replay of the run. Raise NoSuchRun, Forbidden (`not_eligible`), or NoSuchReplay."""
-    user_actions.for_admins(run, actor, _FOR_ADMINS)
-    with pool.in_transaction() as connection:
+    user_actions.require_run_for_admins(run, actor, _FOR_ADMINS)
+    with pool.join_transaction() as connection:
         row = REPLAYS.find(connection, replay)
     if row is None or row.run != run:
         raise NoSuchReplay
@@ -62,14 +62,14 @@ def find_replay(*, run: UUID, replay: UUID, actor: Actor) -> ReplayRow:
 
 def list_replays(*, run: UUID, actor: Actor) -> list[ReplayRow]:
     """Return the replays of a run without their results, the newest first. Raise as `find_replay` does."""
-    user_actions.for_admins(run, actor, _FOR_ADMINS)
-    with pool.in_transaction() as connection:
-        return REPLAYS.newest(connection, run=run)
+    user_actions.require_run_for_admins(run, actor, _FOR_ADMINS)
+    with pool.join_transaction() as connection:
+        return REPLAYS.list_newest(connection, run=run)
 
 
 def preview_edit(*, run: UUID, gate: UUID, by: str, args: dict[str, Any]) -> UUID:
     """Have a worker preview the call with these arguments. This replaces the person's last preview of it."""
-    with user_actions.atomic() as connection:
+    with user_actions.open_transaction() as connection:
         columns = {"run": run, "gate": gate, "by": by, "args": json.dumps(args)}
         preview = enqueue(connection, PREVIEWS, **columns)
     assert preview is not None  # it takes the place of the one before
@@ -78,6 +78,6 @@ def preview_edit(*, run: UUID, gate: UUID, by: str, args: dict[str, Any]) -> UUI
 
 def find_preview(*, gate: UUID, by: str, preview: UUID) -> EditPreviewRow | None:
     """Return this person's preview of the call at the gate, or None if it does not exist or was replaced."""
-    with pool.in_transaction() as connection:
+    with pool.join_transaction() as connection:
         row = PREVIEWS.find(connection, preview)
     return row if row is not None and (row.gate, row.by) == (gate, by) else None

@@ -26,13 +26,13 @@ def engage(*, agent: object, reason: object, actor: Actor | None) -> kill_switch
     _require_admin(actor)
     if not isinstance(agent, str):
         raise UnknownAgent("an agent has a name")
-    if agent != kill_switches.EVERY_AGENT and not wiring.catalogue().knows(agent):
+    if agent != kill_switches.EVERY_AGENT and not wiring.resolve_catalogue().is_published(agent):
         raise UnknownAgent(f"there is no agent named {agent}")
     text = reason if isinstance(reason, str) else ""
     reason_text = user_actions.validate_reason(text, "is required to stop agents")
-    with user_actions.atomic() as connection:
+    with user_actions.open_transaction() as connection:
         kill_switch = kill_switches.engage(
-            connection, {"agent": agent, "reason": reason_text, **_who(actor)}
+            connection, {"agent": agent, "reason": reason_text, **_identify_actor(actor)}
         )
     if kill_switch is None:
         raise SwitchAlreadyEngaged
@@ -48,8 +48,8 @@ def engage(*, agent: object, reason: object, actor: Actor | None) -> kill_switch
 def disengage(*, stop: int, actor: Actor | None) -> kill_switches.KillSwitchRow:
     """Disengage a kill switch and make its runs due at once. Raise Forbidden, SwitchNotEngaged."""
     _require_admin(actor)
-    with user_actions.atomic() as connection:
-        kill_switch = kill_switches.disengage(connection, stop, **_who(actor))
+    with user_actions.open_transaction() as connection:
+        kill_switch = kill_switches.disengage(connection, stop, **_identify_actor(actor))
     if kill_switch is None:
         raise SwitchNotEngaged
     log.warning(
@@ -63,20 +63,20 @@ def disengage(*, stop: int, actor: Actor | None) -> kill_switches.KillSwitchRow:
 def list_switches(*, lifted: bool, actor: Actor | None) -> list[kill_switches.KillSwitchRow]:
     """Return the engaged kill switches, or the last ones that were disengaged. Raise Forbidden."""
     _require_admin(actor)
-    return kill_switches.list_switches(pool.djangos(), lifted=lifted, limit=HISTORY)
+    return kill_switches.list_switches(pool.use_django_connection(), lifted=lifted, limit=HISTORY)
 
 
-def active() -> list[kill_switches.KillSwitchRow]:
+def list_active_switches() -> list[kill_switches.KillSwitchRow]:
     """Return the engaged kill switches. Every user may see them."""
-    return kill_switches.list_switches(pool.djangos(), lifted=False, limit=HISTORY)
+    return kill_switches.list_switches(pool.use_django_connection(), lifted=False, limit=HISTORY)
 
 
 def _require_admin(actor: Actor | None) -> None:
     if actor is not None:
-        wiring.access().require(actor, SCOPE)
+        wiring.resolve_access().require(actor, SCOPE)
 
 
-def _who(actor: Actor | None) -> dict[str, str | None]:
+def _identify_actor(actor: Actor | None) -> dict[str, str | None]:
     if actor is None:
         return {"by": None, "token": None}
     return {"by": actor.person, "token": actor.token}

@@ -16,9 +16,9 @@ from uuid import UUID
 from django.conf import settings
 
 from runtime import broker
-from runtime.control.user_actions import atomic, notify
-from runtime.core.documents.blobs import Blob, blob_of, memory_body, memory_text
-from runtime.core.run.continuation import Continuation, Phase, merge_people, steered_by
+from runtime.control.user_actions import notify, open_transaction
+from runtime.core.documents.blobs import Blob, encode_memory, format_memory_text, make_blob
+from runtime.core.run.continuation import Continuation, Phase, list_steering_people, merge_people
 from runtime.core.run.events import Completed, Event, MessageReceived, Remembered, RunStarted
 from runtime.core.run.reducer import Entry, step
 from runtime.core.values import budgets
@@ -56,15 +56,15 @@ def start(
 ) -> Started:
     """Start a run of a published agent.
 
-    `budget` limits this run, as `budgets.budget_of` reads it. It can only lower the installation's limits. `makers`
+    `budget` limits this run, as `budgets.read_budget` reads it. It can only lower the installation's limits. `makers`
     are people besides the actor who brought it about. A run in a `thread` remembers what its agent says.
     Raise, in this order: Forbidden; NotJson; UnknownAgent; InvalidInput naming the field of `input`,
     `business_key`, `thread` or the limit of `budget`; BusinessKeyConflict.
     """
-    access, catalogue = wiring.access(), wiring.catalogue()
-    with pool.in_transaction() as connection:
+    access, catalogue = wiring.resolve_access(), wiring.resolve_catalogue()
+    with pool.join_transaction() as connection:
         born, (rights, schema) = runs.peek_start(
-            connection, access.rights(actor), catalogue.schema(agent)
+            connection, access.rights(actor), catalogue.build_schema_expression(agent)
         )
     access.require_read(actor, "runs:start", rights, at=born.at)
     require_json(input, "input")
@@ -76,7 +76,7 @@ def start(
         input=input,
         requester=actor,
         business_key=business_key,
-        budget=budget_for_run(budget),
+        budget=read_run_budget(budget),
         makers=makers,
         born=born,
         thread=thread,
@@ -100,7 +100,7 @@ def create(
     BusinessKeyConflict if the run has another input.
     """
     require_json(input, "input")
-    with pool.in_transaction() as connection:
+    with pool.join_transaction() as connection:
         if born is None:
             born, _ = runs.peek_start(connection)
         memory = recall_for_run(agent=agent, thread=thread, actor=requester)
@@ -135,11 +135,11 @@ def create(
     return Started(run=born.run, created=True)
 
 
-def budget_for_run(requested: object) -> budgets.BudgetLimits | None:
+def read_run_budget(requested: object) -> budgets.BudgetLimits | None:
     """Return the lower of the requested limits and the installation's. Raise InvalidInput."""
     installation_limits: budgets.BudgetLimits | None = settings.SIGNOFF_BUDGET
     try:
-        return budgets.within(budgets.budget_of(requested), installation_limits)
+        return budgets.limit_budget(budgets.read_budget(requested), installation_limits)
     except budgets.InvalidBudget as exc:
         raise InvalidInput(f"budget.{exc.name}" if exc.name else "budget", exc.detail) from exc
 
@@ -174,21 +174,21 @@ def recall_for_run(*, agent: str, thread: str | None, actor: Actor) -> Memory:
     """
     if thread is None:
         return NOTHING
-    remembers = wiring.catalogue().remembers(agent)
+    remembers = wiring.resolve_catalogue().remembers(agent)
     if not (max_texts := remembers.texts):
         return NOTHING
     texts: list[_Text] = []
     people: tuple[str, ...] = ()
-    with atomic() as connection:
-        for run in threads.answered(
-            wiring.access().readable_runs(actor), agent=agent, thread=thread
+    with open_transaction() as connection:
+        for run in threads.list_answered_runs(
+            wiring.resolve_access().select_readable_runs(actor), agent=agent, thread=thread
         ):
             if len(texts) >= max_texts:
                 break
             if (read := _read(connection, run)) is None:
                 continue
             now, run_texts = read
-            fitting = _fitting(
+            fitting = _select_fitting_texts(
                 run_texts,
                 max_texts=max_texts - len(texts),
                 characters=MAX_MEMORY - sum(text.size for text in texts),
@@ -196,7 +196,7 @@ def recall_for_run(*, agent: str, thread: str | None, actor: Actor) -> Memory:
             if not fitting:
                 break  # older ones do not fit either
             texts += fitting
-            people = merge_people(people, steered_by(now), [now.requester])
+            people = merge_people(people, list_steering_people(now), [now.requester])
     texts.reverse()
     return Memory(
         remembered=tuple(text.of for text in texts),
@@ -231,7 +231,7 @@ def _find_by_key(connection: pool.Connection, row: dict[str, Any], input: Any) -
     return Started(run=stored[0], created=False)
 
 
-def _fitting(texts: list[_Text], *, max_texts: int, characters: int) -> list[_Text]:
+def _select_fitting_texts(texts: list[_Text], *, max_texts: int, characters: int) -> list[_Text]:
     """Return the last texts of a run, the newest first, as far as they fit."""
     fitting: list[_Text] = []
     for text in reversed(texts[-max_texts:]):
@@ -246,7 +246,7 @@ def _read(connection: pool.Connection, run: ThreadRun) -> tuple[Continuation, li
     """Lock a run against retention, and return its last state and its texts. None if it was erased, or is not valid."""
     connection.execute("SELECT FROM runtime_run WHERE id = %s FOR SHARE", (run.id,))
     try:
-        history = journal.history(connection, run.id)
+        history = journal.read_history(connection, run.id)
         now, texts = history.start, list[_Text]()
         for sealed, entry in history.entries:
             now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
@@ -265,13 +265,13 @@ def _read_texts(
         kind: Literal["asked", "answered"] = "asked"
         match event:
             case RunStarted():
-                by, text = event.requester, memory_text(event.input)
+                by, text = event.requester, format_memory_text(event.input)
             case MessageReceived():
-                by, text = event.by, memory_text(event.text)
+                by, text = event.by, format_memory_text(event.text)
             case Completed():
-                kind, by, text = "answered", now.agent, memory_text(event.output)
+                kind, by, text = "answered", now.agent, format_memory_text(event.output)
             case _:
                 continue
-        blob = blob_of(memory_body(run, kind, text))
+        blob = make_blob(encode_memory(run, kind, text))
         remembered = Remembered(run=run, kind=kind, by=by, at=at, digest=blob.digest)
         yield _Text(of=remembered, blob=blob, size=len(text))

@@ -25,35 +25,35 @@ from runtime.store import gates, pool, runs
 from runtime.store.tables import signals
 
 
-def readable(run: UUID, actor: Actor) -> RunDetail:
+def require_readable_run(run: UUID, actor: Actor) -> RunDetail:
     """Return a run as the actor may read it. Raise NoSuchRun."""
-    detail = run_detail(wiring.access().readable_runs(actor), run)
+    detail = run_detail(wiring.resolve_access().select_readable_runs(actor), run)
     if detail is None:
         raise NoSuchRun
     return detail
 
 
-def readable_whole(run: UUID, actor: Actor) -> RunDetail:
+def require_whole_run(run: UUID, actor: Actor) -> RunDetail:
     """Return a run that the actor may read completely, with its continuations.
 
     Raise, in this order: Forbidden (`scope`); NoSuchRun; Forbidden (`not_eligible`).
     """
-    wiring.access().require(actor, "runs:read")
-    return for_admins(run, actor, "Continuations are for admins.")
+    wiring.resolve_access().require(actor, "runs:read")
+    return require_run_for_admins(run, actor, "Continuations are for admins.")
 
 
-def for_admins(run: UUID, actor: Actor, refusal: str) -> RunDetail:
+def require_run_for_admins(run: UUID, actor: Actor, refusal: str) -> RunDetail:
     """Return a run that the actor may read completely. Raise NoSuchRun, then Forbidden with this `refusal`."""
-    detail = readable(run, actor)
-    if not wiring.access().reads_continuations(actor):
+    detail = require_readable_run(run, actor)
+    if not wiring.resolve_access().may_read_continuations(actor):
         raise Forbidden("not_eligible", refusal)
     return detail
 
 
-def controllable(run: UUID, actor: Actor, verb: str) -> RunDetail:
+def require_controllable_run(run: UUID, actor: Actor, verb: str) -> RunDetail:
     """Return a run that the actor may control. Raise NoSuchRun, then Forbidden, which says `verb`."""
-    detail = readable(run, actor)
-    if not wiring.access().may_control(actor, detail.requester):
+    detail = require_readable_run(run, actor)
+    if not wiring.resolve_access().may_control(actor, detail.requester):
         raise Forbidden(
             "not_eligible", f"{actor.person} may not {verb} runs of {detail.requester}."
         )
@@ -84,16 +84,16 @@ def validate_reason(reason: object, required: str = "") -> str:
 
 
 @contextmanager
-def atomic() -> Iterator[pool.Connection]:
+def open_transaction() -> Iterator[pool.Connection]:
     """Open a transaction, or a savepoint in the caller's, and yield its connection."""
     with transaction.atomic():
-        yield pool.djangos()
+        yield pool.use_django_connection()
 
 
 def lock_open(connection: pool.Connection, run: UUID) -> str:
     """Lock the row of a run and return its status. Raise RunEnded if it has ended or is being cancelled."""
     status = runs.lock(connection, run)
-    if signals.last_of(connection, run, signals.CANCEL) is not None:
+    if signals.find_last_kind(connection, run, signals.CANCEL) is not None:
         raise RunEnded(RunStatus.CANCELLING)
     return status
 
@@ -104,7 +104,7 @@ def join(connection: pool.Connection, run: UUID, actor: Actor, *, reviewer: bool
     A `reviewer` may still decide the open requests whose rule says so.
     """
     runs.join(connection, run, actor.person)
-    wiring.approvals().join(run=run, person=actor.person, reviewer=reviewer)
+    wiring.resolve_approvals().join(run=run, person=actor.person, reviewer=reviewer)
 
 
 def notify(
@@ -137,7 +137,7 @@ def settle(
     caller's transaction, if there is one. Raise GateNotOpen, with nothing written, if another decision was first, the
     run has ended or a required part writes no row.
     """
-    with pool.in_transaction() as connection:
+    with pool.join_transaction() as connection:
         run = gates.settle(
             connection,
             gate=gate,
@@ -150,7 +150,7 @@ def settle(
 
 def extend(*, run: UUID, document: str) -> None:
     """Send the signed extension of a gate's deadline, in the caller's transaction. Raise RunEnded."""
-    with atomic() as connection:
+    with open_transaction() as connection:
         lock_open(connection, run)
         runs.notify_signal(connection, run)
         signals.send(connection, run, signals.ExtensionSignal(document=document))
@@ -164,7 +164,7 @@ def undo(*, gate: UUID) -> None:
     """
     if not transaction.get_connection().in_atomic_block:
         raise transaction.TransactionManagementError("call this inside transaction.atomic()")
-    connection = pool.djangos()
+    connection = pool.use_django_connection()
     run = gates.find_run(connection, gate)
     runs.notify_signal(connection, run)
     if not signals.withdraw(connection, run, gate):

@@ -17,8 +17,14 @@ from uuid import UUID
 
 from runtime.control.verified_journal import OpenedGate, Replayed, VerifiedRunRow, read_row, replay
 from runtime.core.documents import export_file
-from runtime.core.documents.blobs import blob_refs
-from runtime.core.run.continuation import Continuation, Phase, RunStatus, status_of, steered_by
+from runtime.core.documents.blobs import collect_blob_refs
+from runtime.core.run.continuation import (
+    Continuation,
+    Phase,
+    RunStatus,
+    derive_status,
+    list_steering_people,
+)
 from runtime.core.values.errors import CoreError, NewerSchema
 from runtime.errors import KeyMissing, LedgerBroken, ObjectStoreDown, Tampered
 from runtime.keyring import purposes, signatures
@@ -87,7 +93,7 @@ def verify(run: UUID) -> Verification:
         run=run,
         status=row.status,
         position=row.position,
-        findings=(*differences, *_ledger_findings(run), *_audit_findings(row)),
+        findings=(*differences, *_verify_ledger(run), *_verify_audit(row)),
         removed=mark.position,
         removed_at=mark.at,
     )
@@ -101,11 +107,11 @@ def list_runs(*, live: bool) -> list[UUID]:
         return [row[0] for row in rows.fetchall()]
 
 
-def _ledger_findings(run: UUID) -> Iterator[Finding]:
+def _verify_ledger(run: UUID) -> Iterator[Finding]:
     """Find used approvals that the ledger has and the database lacks."""
     try:
         with pool.pooled() as connection:
-            lost = used_approvals.missing(connection, run)
+            lost = used_approvals.list_missing_attempts(connection, run)
     except (KeyMissing, LedgerBroken, OSError) as exc:
         yield Finding(subject="ledger", problem=str(exc))
         return
@@ -113,10 +119,10 @@ def _ledger_findings(run: UUID) -> Iterator[Finding]:
         yield Finding(subject="ledger", problem=f"the database does not know of {line}")
 
 
-def _audit_findings(row: VerifiedRunRow) -> Iterator[Finding]:
+def _verify_audit(row: VerifiedRunRow) -> Iterator[Finding]:
     """Find audit rows that do not verify, and a legal hold that was lifted without one."""
     try:
-        problem = wiring.approvals().problem_of(row.id)
+        problem = wiring.resolve_approvals().find_audit_problem(row.id)
         if not row.has_hold:
             runs.require_no_hold(row.id)
     except (KeyMissing, Tampered) as exc:
@@ -128,7 +134,7 @@ def _audit_findings(row: VerifiedRunRow) -> Iterator[Finding]:
 def _compare(connection: Connection, row: VerifiedRunRow) -> Iterator[Finding]:
     """Compare the row, the continuation, the gates, the signals and the blobs with the replayed journal."""
     if row.erased:
-        yield from _erased_findings(connection, row)
+        yield from _verify_erased_run(connection, row)
         return
     try:
         archived = _archive(connection, row)
@@ -144,20 +150,20 @@ def _compare(connection: Connection, row: VerifiedRunRow) -> Iterator[Finding]:
     except UNREADABLE as exc:
         yield Finding(subject="journal", problem=str(exc))
     else:
-        yield from _row_findings(row, replayed.now)
-        yield from _continuation_findings(connection, row, replayed)
-        yield from _origin_findings(connection, row, replayed.now)
-        yield from _import_findings(replayed)
-        yield from _gate_findings(connection, row, replayed)
-        yield from _allowance_findings(replayed)
-        yield from _prompt_findings(row.id, replayed)
+        yield from _verify_row(row, replayed.now)
+        yield from _verify_continuation(connection, row, replayed)
+        yield from _verify_origin(connection, row, replayed.now)
+        yield from _verify_import(replayed)
+        yield from _verify_gates(connection, row, replayed)
+        yield from _verify_allowances(replayed)
+        yield from _verify_prompts(row.id, replayed)
         if archived is None:  # the file has its contents, which were compared with their hashes
-            yield from _blob_findings(connection, replayed.now)
-        yield from _removed_findings(connection, row.id, replayed, archived)
-        yield from _wait_findings(connection, row, replayed)
-        yield from _late_outcome_findings(connection, row.id)
-    yield from _signal_findings(connection, row)
-    yield from _stuck_findings(connection, row)
+            yield from _verify_blobs(connection, replayed.now)
+        yield from _verify_removed_entries(connection, row.id, replayed, archived)
+        yield from _verify_waits(connection, row, replayed)
+        yield from _verify_late_outcomes(connection, row.id)
+    yield from _verify_signals(connection, row)
+    yield from _detect_stuck_run(connection, row)
 
 
 def _archive(connection: Connection, row: VerifiedRunRow) -> archived_runs.Archive | None:
@@ -172,7 +178,7 @@ def _archive(connection: Connection, row: VerifiedRunRow) -> archived_runs.Archi
     return archived_run
 
 
-def _removed_findings(
+def _verify_removed_entries(
     connection: Connection, run: UUID, replayed: Replayed, archived: archived_runs.Archive | None
 ) -> Iterator[Finding]:
     """Verify the archived entries before the remaining ones."""
@@ -183,7 +189,7 @@ def _removed_findings(
         yield Finding(subject="archive", problem=str(exc))
 
 
-def _late_outcome_findings(connection: Connection, run: UUID) -> Iterator[Finding]:
+def _verify_late_outcomes(connection: Connection, run: UUID) -> Iterator[Finding]:
     try:
         forged = late_outcomes.read_for_run(connection, run).forged
     except KeyMissing as exc:
@@ -192,7 +198,7 @@ def _late_outcome_findings(connection: Connection, run: UUID) -> Iterator[Findin
         yield Finding(subject="late outcome", problem=problem)
 
 
-def _erased_findings(connection: Connection, row: VerifiedRunRow) -> Iterator[Finding]:
+def _verify_erased_run(connection: Connection, row: VerifiedRunRow) -> Iterator[Finding]:
     """Verify a run with erased payloads: its prune mark ends where the row does, and the row has no payload."""
     try:
         mark = pruning.read(connection, row.id)
@@ -206,13 +212,13 @@ def _erased_findings(connection: Connection, row: VerifiedRunRow) -> Iterator[Fi
         yield Finding(subject="row", problem="it says that its payloads are erased, but has them")
 
 
-def _row_findings(row: VerifiedRunRow, now: Continuation) -> Iterator[Finding]:
+def _verify_row(row: VerifiedRunRow, now: Continuation) -> Iterator[Finding]:
     expected: dict[str, tuple[Any, Any]] = {
         "position": (row.position, now.position),
         "head": (row.head, now.head),
         "agent": (row.agent, now.agent),
         "requester": (row.requester, now.requester),
-        "input": (_json(row.input), now.input),
+        "input": (_parse_json(row.input), now.input),
         "output": (row.output, json.dumps(now.outcome) if now.phase is Phase.COMPLETED else None),
         "unheard": (row.unheard, len(now.unheard)),
         "ended": (row.ended, now.ended),
@@ -223,7 +229,7 @@ def _row_findings(row: VerifiedRunRow, now: Continuation) -> Iterator[Finding]:
     for name, (stored, replayed) in expected.items():
         if stored != replayed:
             yield Finding(subject=name, problem=f"the row has {stored!r}, the journal {replayed!r}")
-    status = status_of(now, leased=False)
+    status = derive_status(now, leased=False)
     allowed = {status, RunStatus.QUARANTINED}
     if not now.ended and row.due_at is not None:
         allowed.add(RunStatus.RUNNING)  # also after a worker died or could not read the run
@@ -232,12 +238,12 @@ def _row_findings(row: VerifiedRunRow, now: Continuation) -> Iterator[Finding]:
         yield Finding(subject="status", problem=problem)
 
 
-def _continuation_findings(
+def _verify_continuation(
     connection: Connection, row: VerifiedRunRow, replayed: Replayed
 ) -> Iterator[Finding]:
     subject = "continuation"
     if row.ended:
-        if continuations.exists(connection, row.id):
+        if continuations.has_continuation(connection, row.id):
             yield Finding(subject=subject, problem="the run has ended, but its continuation exists")
         return
     try:
@@ -251,28 +257,28 @@ def _continuation_findings(
         )
 
 
-def _blob_findings(connection: Connection, now: Continuation) -> Iterator[Finding]:
+def _verify_blobs(connection: Connection, now: Continuation) -> Iterator[Finding]:
     """Verify the blobs that the state refers to: each exists and has its digest."""
-    for digest in sorted(blob_refs(now)):
+    for digest in sorted(collect_blob_refs(now)):
         try:
             blobs.fetch(connection, digest)
         except (Tampered, ObjectStoreDown) as exc:
             yield Finding(subject="content", problem=str(exc))
 
 
-def _wait_findings(
+def _verify_waits(
     connection: Connection, row: VerifiedRunRow, replayed: Replayed
 ) -> Iterator[Finding]:
     """Compare the calls that wait for an event with their rows. A delivered event replaces the row with a signal."""
-    stored = waits.open_of(connection, row.id)
+    stored = waits.list_open_waits(connection, row.id)
     came = {
         (signal.frame, signal.call)
-        for signal in _signals(connection, row.id)
+        for signal in _list_signals(connection, row.id)
         if isinstance(signal, signals.EventSignal) and signal.used_at is None
     }
     awaited = {
         (wait.frame, str(wait.call))
-        for wait in replayed.now.all_waiting()
+        for wait in replayed.now.list_all_waiting()
         if replayed.now.phase is Phase.STARTED
         and (terms := replayed.now.call(wait.frame, str(wait.call)).terms)
         and terms.waits != "time"
@@ -285,17 +291,17 @@ def _wait_findings(
         )
 
 
-def _origin_findings(
+def _verify_origin(
     connection: Connection, row: VerifiedRunRow, now: Continuation
 ) -> Iterator[Finding]:
     """Compare the row's origin with the journal's, plus the senders of signals that no step has received.
 
     An ended run drops its remaining signals, so its row may name their senders too.
     """
-    replayed = set(steered_by(now))
+    replayed = set(list_steering_people(now))
     to_come = {
         signal.by
-        for signal in _signals(connection, row.id)
+        for signal in _list_signals(connection, row.id)
         if isinstance(signal, signals.MessageSignal | signals.EventSignal)
     }
     for person in sorted(set(row.origin) - replayed - to_come if not row.ended else ()):
@@ -304,28 +310,28 @@ def _origin_findings(
         yield Finding(subject="origin", problem=f"the journal names {person!r}, the row does not")
 
 
-def _import_findings(replayed: Replayed) -> Iterator[Finding]:
+def _verify_import(replayed: Replayed) -> Iterator[Finding]:
     """Verify that the other installation signed the import, and its entries if all of them are left."""
     for event, digests in replayed.imported:
-        removed, entries = export_file.entries_signed(event.manifest)
+        removed, entries = export_file.read_signed_entries(event.manifest)
         are_left = replayed.mark.position <= removed
         public = bytes.fromhex(event.key)
-        signed = signatures.signed_by(purposes.EXPORTS, public, event.signature, event.manifest)
-        if not signed or (are_left and entries != export_file.digest_of_digests(digests)):
+        signed = signatures.is_signed_by(purposes.EXPORTS, public, event.signature, event.manifest)
+        if not signed or (are_left and entries != export_file.hash_digests(digests)):
             yield Finding(
                 subject="origin",
                 problem="the imported entries are not those that the exporter signed",
             )
 
 
-def _gate_findings(
+def _verify_gates(
     connection: Connection, row: VerifiedRunRow, replayed: Replayed
 ) -> Iterator[Finding]:
     rows = connection.execute(
         "SELECT id, state, kind, frame, call, path FROM runtime_gate WHERE run_id = %s ORDER BY id",
         (row.id,),
     ).fetchall()
-    sent = _signals(connection, row.id)
+    sent = _list_signals(connection, row.id)
     for gate, state, kind, frame, call, path in rows:
         subject = f"gate {gate}"
         journal_gate = replayed.gates.get(gate)
@@ -337,42 +343,42 @@ def _gate_findings(
             yield Finding(
                 subject=subject, problem="its kind, frame, call or path differs from the journal"
             )
-        elif state not in (allowed := _gate_states(gate, replayed, sent)):
+        elif state not in (allowed := _derive_gate_states(gate, replayed, sent)):
             expected = " or ".join(sorted(allowed))
             yield Finding(subject=subject, problem=f"it is {state}, the journal says {expected}")
     for gate in replayed.gates.keys() - {gate_row[0] for gate_row in rows}:
         yield Finding(subject=f"gate {gate}", problem="the journal opened it, but there is no row")
 
 
-def _allowance_findings(replayed: Replayed) -> Iterator[Finding]:
+def _verify_allowances(replayed: Replayed) -> Iterator[Finding]:
     """Verify each use of an allowance: two people signed the allowance, and the use is stored."""
     for gate, use in replayed.allowed.items():
         try:
-            problem = wiring.approvals().problem_of_use(gate, use)
+            problem = wiring.resolve_approvals().find_use_problem(gate, use)
         except KeyMissing as exc:
             problem = str(exc)
         if problem is not None:
             yield Finding(subject=f"allowance {use.id}, use {use.number}", problem=problem)
 
 
-def _prompt_findings(run: UUID, replayed: Replayed) -> Iterator[Finding]:
+def _verify_prompts(run: UUID, replayed: Replayed) -> Iterator[Finding]:
     """Verify each version of a prompt that the run used: it is stored, signed, and has the text of the journal.
 
     Versions that an imported run, or a fork of one, brought along are those of another installation.
     """
     copied = replayed.copied
-    if copied and wiring.approvals().was_imported(run):
+    if copied and wiring.resolve_approvals().was_imported(run):
         copied = {}
     for (name, number), digest in (copied | replayed.prompts).items():
         try:
-            problem = wiring.approvals().problem_of_prompt(name, number, digest)
+            problem = wiring.resolve_approvals().find_prompt_problem(name, number, digest)
         except KeyMissing as exc:
             problem = str(exc)
         if problem is not None:
             yield Finding(subject=f"prompt {name}, version {number}", problem=problem)
 
 
-def _gate_states(gate: UUID, replayed: Replayed, sent: list[signals.Signal]) -> set[str]:
+def _derive_gate_states(gate: UUID, replayed: Replayed, sent: list[signals.Signal]) -> set[str]:
     if gate in replayed.decided:
         return {"effective"}
     if gate in replayed.closed or replayed.now.ended:
@@ -384,16 +390,16 @@ def _gate_states(gate: UUID, replayed: Replayed, sent: list[signals.Signal]) -> 
     return {"open", "closed"} if cancelled else {"open"}
 
 
-def _signals(connection: Connection, run: UUID) -> list[signals.Signal]:
+def _list_signals(connection: Connection, run: UUID) -> list[signals.Signal]:
     try:
-        return list(signals.waiting(connection, run))
+        return list(signals.list_waiting_signals(connection, run))
     except Tampered:
-        return []  # `_signal_findings` reports it
+        return []  # `_verify_signals` reports it
 
 
-def _signal_findings(connection: Connection, row: VerifiedRunRow) -> Iterator[Finding]:
+def _verify_signals(connection: Connection, row: VerifiedRunRow) -> Iterator[Finding]:
     try:
-        waiting = len(signals.waiting(connection, row.id))
+        waiting = len(signals.list_waiting_signals(connection, row.id))
     except Tampered as exc:
         yield Finding(subject="mailbox", problem=str(exc))
         return
@@ -407,7 +413,7 @@ def _signal_findings(connection: Connection, row: VerifiedRunRow) -> Iterator[Fi
         yield Finding(subject="mailbox", problem=f"{waiting} signals wait, but the run is not due")
 
 
-def _stuck_findings(connection: Connection, row: VerifiedRunRow) -> Iterator[Finding]:
+def _detect_stuck_run(connection: Connection, row: VerifiedRunRow) -> Iterator[Finding]:
     """Find a stuck run: live, without lease, due time or open gate, and neither paused nor quarantined."""
     if row.ended or row.leased or row.due_at is not None or row.status in RESTING:
         return
@@ -418,7 +424,7 @@ def _stuck_findings(connection: Connection, row: VerifiedRunRow) -> Iterator[Fin
         yield Finding(subject="stuck", problem="the run has no due time and no open gate")
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

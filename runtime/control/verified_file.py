@@ -15,9 +15,9 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.documents import codec, continuations, export_file, signed_gzip
-from runtime.core.run.continuation import Continuation, Phase, status_of
+from runtime.core.run.continuation import Continuation, Phase, derive_status
 from runtime.core.run.events import GateDecided, Imported
-from runtime.core.run.reducer import initial, step
+from runtime.core.run.reducer import make_initial_state, step
 from runtime.core.values.errors import CoreError
 from runtime.errors import Tampered
 from runtime.store import archived_entries, sealed_files
@@ -80,7 +80,7 @@ def verify(data: bytes, keys: Iterable[bytes], run: UUID | None = None) -> Verif
             RemovedFile(first=int(first), last=int(last), key=str(key), digest=str(digest))
             for first, last, key, digest in record.get("removed", [])
         )
-        beginning = export_file.beginning_of(file)
+        beginning = export_file.decode_beginning(file)
         approvals = dict(record["approvals"])
     except (CoreError, ValueError, LookupError, TypeError) as exc:
         raise Tampered(f"the file {head.name!r} is signed, but {exc}") from exc
@@ -118,10 +118,10 @@ def verify_removed(
     file_by_digest = {file.digest: file for file in of.removed_to}
     rows_by_file: dict[RemovedFile, list[EntryRow]] = {}
     for data in files:
-        file = file_by_digest.get(signed_gzip.digest_of(data))
+        file = file_by_digest.get(signed_gzip.hash_body(data))
         if file is None:
             raise Tampered("the file of the run names no file of entries with these bytes")
-        rows_by_file[file] = _rows(of.run, file, data, keys)
+        rows_by_file[file] = _read_rows(of.run, file, data, keys)
     in_order = sorted(rows_by_file, key=lambda file: file.first)
     for earlier, later in pairwise(in_order):
         if later.first <= earlier.last:
@@ -129,7 +129,9 @@ def verify_removed(
     return VerifiedEntries(
         entries=sum(len(rows) for rows in rows_by_file.values()),
         files=tuple(in_order),
-        are_whole=_lead_to_the_rest(of, [row for file in in_order for row in rows_by_file[file]]),
+        are_whole=_has_all_removed_entries(
+            of, [row for file in in_order for row in rows_by_file[file]]
+        ),
     )
 
 
@@ -143,7 +145,7 @@ def _check_row(
         "requester": now.requester,
         "position": now.position,
         "head": seals[-1][0],
-        "status": status_of(now, leased=False),
+        "status": derive_status(now, leased=False),
         "input": now.input,
         "output": now.outcome if now.phase is Phase.COMPLETED else None,
         "reason": now.outcome if ended_badly else None,
@@ -160,10 +162,12 @@ def _check_row(
         raise Tampered(f"it has {len(seals)} MACs for {len(file.entries)} entries")
 
 
-def _rows(run: UUID, file: RemovedFile, data: bytes, keys: Sequence[bytes]) -> list[EntryRow]:
+def _read_rows(run: UUID, file: RemovedFile, data: bytes, keys: Sequence[bytes]) -> list[EntryRow]:
     head, text = sealed_files.open_with(data, keys)
-    if head.name != archived_entries.name(run, file.first):
-        raise Tampered(f"the file is {head.name!r}, not {archived_entries.name(run, file.first)!r}")
+    if head.name != archived_entries.make_head_name(run, file.first):
+        raise Tampered(
+            f"the file is {head.name!r}, not {archived_entries.make_head_name(run, file.first)!r}"
+        )
     try:
         rows = [(str(body), str(mac)) for body, mac, _ in json.loads(text)["entries"]]
     except (ValueError, LookupError, TypeError, RecursionError) as exc:
@@ -173,11 +177,11 @@ def _rows(run: UUID, file: RemovedFile, data: bytes, keys: Sequence[bytes]) -> l
     return rows
 
 
-def _lead_to_the_rest(of: VerifiedFile, rows: list[EntryRow]) -> bool:
+def _has_all_removed_entries(of: VerifiedFile, rows: list[EntryRow]) -> bool:
     """Return whether these are all removed entries. Raises Tampered if they do not lead to the state after them."""
     if of.start is None or len(rows) != of.removed:
         return False
-    now = initial(of.run)
+    now = make_initial_state(of.run)
     try:
         for body, mac in rows:
             entry = codec.decode_entry(body)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from runtime.core.documents.blobs import digest_of
+from runtime.core.documents.blobs import hash_text
 from runtime.core.run import events
 from runtime.core.run.continuation import Continuation, Pending
 from runtime.core.run.reducer import step
@@ -97,7 +97,7 @@ class Replayed:
             ):
                 self.prompts[pin.name, pin.number] = pin.digest
             case events.Forked():
-                self.copied = _pinned(self.now)
+                self.copied = _collect_pinned_prompts(self.now)
             case events.GateClosed():
                 self.closed.add(event.gate)
             case events.OutcomeArrived() if event.gate is not None:
@@ -131,15 +131,15 @@ def replay(
     connection: Connection, row: VerifiedRunRow, archived: Archive | None = None
 ) -> Replayed:
     """Replay the journal of a run, or the one in its file. Raises Tampered, KeyMissing, CoreError."""
-    history = archived.history() if archived else journal.history(connection, row.id)
+    history = archived.history() if archived else journal.read_history(connection, row.id)
     replayed = Replayed(mark=history.mark, now=history.start, base=history.start)
-    replayed.copied = _pinned(history.start)
+    replayed.copied = _collect_pinned_prompts(history.start)
     replayed.gates = {pending.gate: OpenedGate.of(pending) for pending in history.start.pending}
     for sealed, entry in history.entries:
         replayed.now = step(replayed.now, entry.events, head=sealed.seal.mac, at=entry.at)
         for event in entry.events:
             replayed.add(event)
-        replayed.digests.append(digest_of(sealed.body))
+        replayed.digests.append(hash_text(sealed.body))
         if sealed.position <= row.base:
             replayed.texts[sealed.position] = sealed.body
         if sealed.position == row.base:
@@ -147,6 +147,6 @@ def replay(
     return replayed
 
 
-def _pinned(now: Continuation) -> dict[tuple[str, int], str]:
+def _collect_pinned_prompts(now: Continuation) -> dict[tuple[str, int], str]:
     pins = [frame.pinned for frame in now.frames.values() if frame.pinned is not None]
     return {(pin.name, pin.number): pin.digest for pin in pins}

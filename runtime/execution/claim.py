@@ -9,10 +9,10 @@ import psycopg
 from django.db import DataError
 
 from runtime import broker
-from runtime.core.documents.blobs import blob_refs
+from runtime.core.documents.blobs import collect_blob_refs
 from runtime.core.run.continuation import Phase
 from runtime.core.values.errors import NewerSchema, NotJson
-from runtime.core.values.texts import plain
+from runtime.core.values.texts import clean_text
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import (
     KeyMissing,
@@ -68,7 +68,7 @@ def prepare(context: WorkerContext) -> None:
 
 
 def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
-    skipped_at = context.backoff.skipped_at(run)
+    skipped_at = context.backoff.find_skipped_signal(run)
     if skipped_at is not None:
         with pool.pooled() as connection:
             has_new_signal = leases.read(connection, run).signal_version != skipped_at
@@ -115,7 +115,7 @@ def _work(
     if claim.lost_leases and _withhold(claim):
         return
     loaded = _load(claim, stored, context.recent)
-    version_changes = _version_changes(loaded, context.handler)
+    version_changes = _compare_versions(loaded, context.handler)
     now = Runner(context, claimed, messages, loaded, version_changes).work()
     # A long run goes back to this process, which need not verify its entries again.
     if not now.ended and context.recent.put(claim.run, loaded.rows, loaded.conversations, now):
@@ -128,7 +128,7 @@ def _withhold(claim: RunClaim) -> bool:
     reason = crash_loops.quarantine_reason(claim)
     if reason is not None:
         _quarantine(claim, reason)
-    elif crash_loops.should_isolate(claim):
+    elif crash_loops.needs_isolation(claim):
         log.warning("Run %s: it lost two workers, so it is tried in another process", claim.run)
         with pool.pooled() as connection:
             leases.isolate(connection, claim)
@@ -154,7 +154,7 @@ def _give_up(claim: RunClaim, context: WorkerContext, exc: Exception) -> None:
         case ObjectStoreDown():
             log.warning("Run %s: it waits, left unchanged for now: %s", run, exc)
             with pool.pooled() as connection:
-                leases.await_store(connection, claim, plain(str(exc)))
+                leases.await_store(connection, claim, clean_text(str(exc)))
                 leases.back_off(connection, claim, seconds=STORE_SECONDS)
             broker.notify_run(run, inbox=False)
         case KeyMissing():
@@ -179,7 +179,7 @@ def _give_up(claim: RunClaim, context: WorkerContext, exc: Exception) -> None:
 def _quarantine(claim: RunClaim, reason: str) -> None:
     log.critical("Run %s: quarantined: %s", claim.run, reason)
     with pool.pooled() as connection:
-        leases.quarantine(connection, claim, plain(reason))
+        leases.quarantine(connection, claim, clean_text(reason))
     broker.notify_run(claim.run, inbox=True)
 
 
@@ -194,29 +194,31 @@ def _load(claim: RunClaim, stored: StoredRun, recent: RecentRuns) -> LoadedRun:
     now, entries = stored.state(
         claim, cached.conversations, verified_rows=len(cached.rows), kept_state=cached.now
     )
-    if digests := blob_refs(now):
+    if digests := collect_blob_refs(now):
         with pool.pooled() as connection:
             blobs.check_claimed(connection, digests)
     return LoadedRun(
         now=now,
         rows=list(entries.rows),
         conversations=cached.conversations,
-        pending_signals=stored.pending_signals(),
+        pending_signals=stored.read_pending_signals(),
         read=stored.read,
     )
 
 
-def _version_changes(loaded: LoadedRun, handler: EffectHandler) -> versions.VersionChanges | None:
+def _compare_versions(loaded: LoadedRun, handler: EffectHandler) -> versions.VersionChanges | None:
     """Return the changes of the agents; None for a run that only has to end. Raises UnknownAgent or WorkerOutdated."""
     try:
         return versions.compare(loaded.now, handler)
     except (UnknownAgent, WorkerOutdated):
-        if loaded.now.phase is Phase.CANCELLING or any(map(_ends, loaded.pending_signals.due)):
+        if loaded.now.phase is Phase.CANCELLING or any(
+            map(_is_end_signal, loaded.pending_signals.due)
+        ):
             return None
         raise
 
 
-def _ends(signal: signals.Signal) -> bool:
+def _is_end_signal(signal: signals.Signal) -> bool:
     match signal:
         case signals.CancelSignal():
             return True

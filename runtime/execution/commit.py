@@ -25,16 +25,22 @@ from django.db import transaction
 from runtime import broker
 from runtime.core.documents.blobs import Blob
 from runtime.core.documents.continuations import Brief, Conversations
-from runtime.core.run.accounting import advance_clock, exhausted_at
-from runtime.core.run.continuation import Continuation, Phase, in_doubt, replace, status_of
+from runtime.core.run.accounting import advance_clock, find_exhaustion_time
+from runtime.core.run.continuation import (
+    Continuation,
+    Phase,
+    derive_status,
+    list_calls_in_doubt,
+    replace,
+)
 from runtime.core.run.events import Compacted, Remembered, ToolStarted
 from runtime.core.run.reducer import Entry
-from runtime.core.values.ids import ROOT, depth_of
-from runtime.core.values.texts import plain
+from runtime.core.values.ids import ROOT, compute_depth
+from runtime.core.values.texts import clean_text
 from runtime.errors import LeaseLost, ObjectStoreDown
 from runtime.execution import heartbeat
 from runtime.execution.effects.transactional import TransactionalResult
-from runtime.execution.worker import MAX_CHARACTERS, RunPauses, YieldPolicy, retried
+from runtime.execution.worker import MAX_CHARACTERS, RunPauses, YieldPolicy, repeat_until_reachable
 from runtime.ports.approvals import ApprovalPort, StatementPart
 from runtime.store import failpoints, leases, pool, steps
 from runtime.store.pool import Connection
@@ -107,7 +113,7 @@ class StepWriter:
         self.next_signal: datetime | None = None  # when the next one takes effect that has not yet
         self._started = heartbeat.elapsed()
 
-    def clock(self) -> datetime:
+    def read_clock(self) -> datetime:
         """Return the present database time."""
         return self._claimed.claim.at + timedelta(seconds=heartbeat.elapsed() - self._started)
 
@@ -119,7 +125,7 @@ class StepWriter:
                 self._claimed.signal_version is not None
                 and self._claimed.signal_version == self._signal_version
             )
-            if is_unchanged and (self.next_signal is None or self.next_signal > self.clock()):
+            if is_unchanged and (self.next_signal is None or self.next_signal > self.read_clock()):
                 return ()
             self._read = None
             pending = self._ask(signals.read, self.now.run)
@@ -132,9 +138,9 @@ class StepWriter:
         self._claimed.signal_version = self._signal_version
         return pending.due
 
-    def late_outcomes(self, now: Continuation) -> tuple[LateOutcomeRow, ...]:
+    def read_late_outcomes(self, now: Continuation) -> tuple[LateOutcomeRow, ...]:
         """Read the run's late outcomes if a call is in doubt. Each of them has increased the signal count."""
-        if not in_doubt(now):
+        if not list_calls_in_doubt(now):
             return ()
         if self._late[0] != self._signal_version:
             outcomes = self._ask(late_outcomes.read_for_run, now.run)
@@ -143,7 +149,7 @@ class StepWriter:
             self._late = self._signal_version, outcomes.genuine
         return self._late[1]
 
-    def kept_parts(self) -> dict[str, PartialReplyRow]:
+    def read_kept_parts(self) -> dict[str, PartialReplyRow]:
         """Read the kept parts of replies, by frame. A row that no worker wrote is ignored, with an alarm."""
         parts, forged = self._ask(partial_replies.read_for_run, self.now.run)
         for frame in forged:
@@ -160,7 +166,7 @@ class StepWriter:
 
     def recall(self, memory: Sequence[Remembered]) -> Mapping[str, str]:
         """Return the texts that the run remembers, by digest. Raises Tampered for an altered one."""
-        return self._ask(stored_blobs.remembered, [text.digest for text in memory])
+        return self._ask(stored_blobs.read_remembered_texts, [text.digest for text in memory])
 
     def commit(self, records: Records, now: Continuation, *, release: bool) -> steps.CommitResult:
         """Write the records as one step, which leads to `now`. Raises LeaseLost or Tampered, with nothing written."""
@@ -230,24 +236,24 @@ class StepWriter:
                 log.warning("Run %s: its step waits: %s", self.now.run, exc)
                 if not waits or self._yielding.draining.started:
                     return tuple(dataclasses.replace(blob, outside=False) for blob in blobs)
-                reason = plain(str(exc))
+                reason = clean_text(str(exc))
             with suppress(psycopg.Error), pool.pooled() as connection:
                 leases.await_store(connection, self._claimed.claim, reason)
             broker.notify_run(self.now.run, inbox=False)
             self.pauses.pause(STORE_SECONDS)
         return blobs
 
-    @retried
+    @repeat_until_reachable
     def _ask(
         self, query: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
         with pool.pooled() as connection:
             return query(connection, *args, **kwargs)
 
-    @retried
+    @repeat_until_reachable
     def _is_written(self, step: steps.Step) -> bool:
         with pool.pooled() as connection, connection.transaction():
-            return steps.written_after_wait(connection, step)
+            return steps.was_written_after_wait(connection, step)
 
     def _committed(self, step: steps.Step, records: Records, started: float) -> None:
         failpoints.hit("committed", step.kind, step.depth)
@@ -275,7 +281,7 @@ class StepWriter:
         if self._conversations.position > len(self._rows):
             self._conversations.reset()  # they have read the entry of a step that was not written
         position, last = self.now.position + 1, records.events[-1]
-        written = Entry(at=self.clock(), events=tuple(records.events))
+        written = Entry(at=self.read_clock(), events=tuple(records.events))
         entry = journal.sign(self.now.run, position, self.now.head, written)
         now = advance_clock(
             self.now, replace(after, position=position, head=entry.seal.mac), written.at
@@ -286,9 +292,9 @@ class StepWriter:
             claim=self._claimed.claim,
             state=now,
             kind=last.type,
-            depth=depth_of(getattr(last, "frame", ROOT)),
+            depth=compute_depth(getattr(last, "frame", ROOT)),
             entry=entry,
-            status=status_of(now, leased=not release),
+            status=derive_status(now, leased=not release),
             output=json.dumps(now.outcome) if now.phase is Phase.COMPLETED else None,
             reason=now.outcome if now.phase in (Phase.FAILED, Phase.CANCELLED) else None,
             awaits=now.outage_error,
@@ -303,7 +309,7 @@ class StepWriter:
             pins=pins,
             signals=tuple(records.signals),
             blobs=blobs,
-            spent=records.spent(after) if ToolStarted in records.by_type else (),
+            spent=records.list_spent_approvals(after) if ToolStarted in records.by_type else (),
             ended_replies=tuple(sorted(records.ended_replies)),
             **records.parts(self.now, now),
         )
@@ -319,11 +325,11 @@ class StepWriter:
             return None
         for _, body, *_ in (*self._rows[self._conversations.position :], entry.row):
             self._conversations.read(body)
-        if (brief := self._conversations.brief(now)) is not None:
+        if (brief := self._conversations.shorten_continuation(now)) is not None:
             return brief
         return Brief(state=now) if continuations.needs_rewrite(self._covered, tail) else None
 
-    @retried
+    @repeat_until_reachable
     def _write(
         self, records: Records, step: steps.Step, tries: Iterator[int]
     ) -> steps.CommitResult:
@@ -333,8 +339,8 @@ class StepWriter:
                 parts = self._parts(records, step, connection)
                 return steps.commit(connection, step, parts)
         with transaction.atomic():
-            connection = pool.djangos()
-            if next(tries) and steps.written_after_wait(connection, step):
+            connection = pool.use_django_connection()
+            if next(tries) and steps.was_written_after_wait(connection, step):
                 # By the attempt before, whose COMMIT was interrupted.
                 return steps.CommitResult.WRITTEN
             for reason, gates in records.closed.items():
@@ -359,20 +365,20 @@ class StepWriter:
             # Once: a step that opens gates, or a faster one, adds audit rows.
             read, self._read = self._read, None
             parts = self._approvals.open(
-                connection, snapshots, origin=self._origin, at=self.clock(), read=read
+                connection, snapshots, origin=self._origin, at=self.read_clock(), read=read
             )
         ended = records.ended(self.now)
         if ended:
             parts += self._approvals.outcomes(ended, position=step.entry.position)
         return parts
 
-    @retried
+    @repeat_until_reachable
     def _release(self) -> steps.CommitResult:
         with pool.pooled() as connection:
             released = leases.release(
                 connection,
                 self._claimed.claim,
-                status=status_of(self.now, leased=False),
+                status=derive_status(self.now, leased=False),
                 signal_version=self._signal_version,
                 due=self._due(self.now),
             )
@@ -386,11 +392,11 @@ class StepWriter:
         """Return the time at which a released run is due without a signal."""
         if now.ended:
             return None
-        if (due := self._yielding.due(now, self.clock())) is not None:
+        if (due := self._yielding.compute_due_time(now, self.read_clock())) is not None:
             return due
         moments = [wait.until for wait in now.waits()]
         moments += [pending.expires_at for pending in now.pending if pending.expires_at is not None]
         moments += [
-            moment for moment in (self.next_signal, exhausted_at(now)) if moment is not None
+            moment for moment in (self.next_signal, find_exhaustion_time(now)) if moment is not None
         ]
         return min(moments, default=None)

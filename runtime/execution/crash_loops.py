@@ -45,12 +45,12 @@ IDLE_SECONDS = 10.0  # until a process without a group is ended
 FAILED_SECONDS = 10.0  # until the next start, after a process that ended before it had a lease
 
 
-def should_isolate(claim: RunClaim) -> bool:
+def needs_isolation(claim: RunClaim) -> bool:
     """Return whether the run is tried in a group instead of in this worker."""
     return not claim.isolated and claim.lost_leases >= IN_A_ROW
 
 
-def next_group(waiting: Sequence[Suspect], free: int) -> Sequence[Suspect]:
+def select_next_group(waiting: Sequence[Suspect], free: int) -> Sequence[Suspect]:
     """Return the suspects to try next in one process: a part of `waiting`, which is in order.
 
     `free` is how many more processes can be started now. They share the runs that lost as many groups as the first.
@@ -146,7 +146,7 @@ class SuspectTrials:
                     )
         while (free := self._free()) > 0:
             tried = [run for trial in self._trials for run in trial.runs]
-            group = next_group(leases.waiting_suspects(connection, but=tried), free)
+            group = select_next_group(leases.list_waiting_suspects(connection, but=tried), free)
             if not group:
                 for trial in self._idle():
                     if time.monotonic() - trial.since >= IDLE_SECONDS:

@@ -45,7 +45,7 @@ class Lease:
 
     surely_until: float = float("-inf")
 
-    def renewed(self, sent: float) -> None:
+    def record_renewal(self, sent: float) -> None:
         """Extend the lease from `sent`, the time at which the renewal was sent."""
         self.surely_until = sent + settings.SIGNOFF_LEASE_SECONDS * (1 - MARGIN)
 
@@ -221,7 +221,7 @@ class Heartbeat:
             claimed_by_owner, abandoned = dict(self._claimed), dict(self._abandoned)
         sent = elapsed()
         ours = self._renew(connection, claimed_by_owner)
-        self.lease.renewed(sent)
+        self.lease.record_renewal(sent)
         for owner, claimed in claimed_by_owner.items():
             if owner not in ours:
                 claimed.lost.set()

@@ -18,7 +18,7 @@ from uuid import UUID
 from django.conf import settings
 
 from runtime.core.documents.blobs import InlinedMessages
-from runtime.core.documents.codec import journaled
+from runtime.core.documents.codec import replace_unencodable
 from runtime.core.run.continuation import Continuation, FrameState, Phase
 from runtime.core.run.events import Event, MessageReceived, QuestionFailed
 from runtime.core.run.gates import open_inquiry
@@ -28,10 +28,10 @@ from runtime.core.values.enums import EFFECT_CLASSES
 from runtime.core.values.errors import NotJson
 from runtime.errors import LeaseLost, ObjectStoreDown, WorkerOutdated
 from runtime.execution.admission.admit import Admission
-from runtime.execution.admission.versions import VersionChanges, now_writes
+from runtime.execution.admission.versions import VersionChanges, collect_new_writes
 from runtime.execution.commit import LoadedRun, StepWriter
 from runtime.execution.effects import outcomes
-from runtime.execution.effects.perform import perform, request_for
+from runtime.execution.effects.perform import build_request, perform
 from runtime.execution.effects.running import (
     EffectFinished,
     EffectRequest,
@@ -43,7 +43,7 @@ from runtime.execution.effects.running import (
 from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.step import StepBuilder
-from runtime.execution.worker import RunPauses, WorkerContext, YieldPolicy, retried
+from runtime.execution.worker import RunPauses, WorkerContext, YieldPolicy, repeat_until_reachable
 from runtime.ports.effects import ModelRequest, Outcome, PreviewRequest, ToolFailure, ToolRequest
 from runtime.store.steps import CommitResult, Work
 from runtime.store.tables import used_approvals
@@ -78,7 +78,7 @@ class Runner:
         self.pauses = RunPauses(claimed=claimed, slots=context.slots)
         self._writer = StepWriter(self.pauses, context.approvals, loaded, self._yielding)
         self._filled = InlinedMessages(self._writer.read_content, self._writer.recall)
-        self._work = RunWork(self._writer.clock)
+        self._work = RunWork(self._writer.read_clock)
         self._results: list[TransactionalResult] = []  # to be committed in their own transactions
         self._uncommitted: list[EffectFinished] = []  # in the step
         # Not for a suspected run: its script may be what kills its workers.
@@ -91,20 +91,22 @@ class Runner:
         self._expired: set[tuple[UUID, datetime]] = set()
         self._grace_ends: datetime | None = None
         self._admission = Admission(
-            handler=context.handler, approvals=context.approvals, clock=self._writer.clock
+            handler=context.handler, approvals=context.approvals, clock=self._writer.read_clock
         )
         self._step = self._new_step()
 
     def work(self) -> Continuation:
         """Advance the run until it is released, and return its state then."""
-        for event in recover(self._writer.now, now_writes(self._version_changes or {})):
+        for event in recover(self._writer.now, collect_new_writes(self._version_changes or {})):
             self._step.add(event)
         for frame in self._writer.now.frames.values():
             if frame.state is FrameState.ASKING:
-                rows = self._writer.kept_parts()
+                rows = self._writer.read_kept_parts()
                 self._ended_replies = frozenset(rows)
                 for row in rows.values():
-                    retry = outcomes.lost_reply(self._writer.now, row, self._writer.clock())
+                    retry = outcomes.build_lost_reply_event(
+                        self._writer.now, row, self._writer.read_clock()
+                    )
                     if retry is not None:
                         self._step.add(retry)
                 break
@@ -148,7 +150,7 @@ class Runner:
                 self._step.apply_version_changes(self._unapplied)
             for signal in writer.read_signals():
                 self._step.consume(signal)
-            for late in writer.late_outcomes(self._step.now):
+            for late in writer.read_late_outcomes(self._step.now):
                 self._step.receive_late(late, writer.settling)
             if self._version_changes is None and self._step.now.phase is not Phase.CANCELLING:
                 raise WorkerOutdated("no signal ends it any longer")
@@ -165,7 +167,7 @@ class Runner:
                     result = writer.release()
             except NotJson:
                 before = received
-                received = tuple([journaled(writer.now, event) for event in before])
+                received = tuple([replace_unencodable(writer.now, event) for event in before])
                 if received == before and not answered:
                     raise
                 self._can_repeat = False  # so the reply is a change of its own
@@ -198,7 +200,9 @@ class Runner:
         answered = set[str]()
         while (work := self._next_instant(answered)) is not None:
             try:
-                request = request_for(self._step.now, work, self._filled, self._admission.approved)
+                request = build_request(
+                    self._step.now, work, self._filled, self._admission.approved
+                )
             except ObjectStoreDown:
                 break  # it is read again once the step is written
             answered.add(work.frame)
@@ -252,7 +256,7 @@ class Runner:
         if plan(now):
             return False
         soonest = min(self._wake_times(), default=None)
-        return soonest is None or soonest - self._writer.clock() > KEEP_CLAIM_MAX
+        return soonest is None or soonest - self._writer.read_clock() > KEEP_CLAIM_MAX
 
     def _new_step(self) -> StepBuilder:
         return StepBuilder(
@@ -260,7 +264,7 @@ class Runner:
             self._context.handler,
             self._admission,
             self._reserve,
-            self._writer.clock,
+            self._writer.read_clock,
             self._work,
             self.pauses,
         )
@@ -283,7 +287,7 @@ class Runner:
         slots = self._context.slots
         try:
             try:
-                message = self._messages.get(timeout=KEEP_SLOT if slots.any_free() else 0)
+                message = self._messages.get(timeout=KEEP_SLOT if slots.has_free_slot() else 0)
             except queue.Empty:
                 slots.release()
                 try:
@@ -323,11 +327,11 @@ class Runner:
         if is_too_late(self._step.now, request):
             self._charge_dropped(request, outcome)
             return
-        event = outcomes.event_of(
+        event = outcomes.build_event(
             self._step.now,
             request,
             outcome,
-            at=self._writer.clock(),
+            at=self._writer.read_clock(),
             jitter=random.random(),  # noqa: S311 - spreads retries, keeps no secret
             is_cut=effect.is_cut,
         )
@@ -337,7 +341,11 @@ class Runner:
 
     def _charge_dropped(self, request: EffectRequest, outcome: Outcome) -> None:
         """Charge an answer that no inquiry gets, unless the run has ended."""
-        event = outcomes.dropped(request, outcome) if isinstance(request, ModelRequest) else None
+        event = (
+            outcomes.build_answer_dropped(request, outcome)
+            if isinstance(request, ModelRequest)
+            else None
+        )
         if event is not None and not self._step.now.ended:
             self._step.add(event)
 
@@ -358,7 +366,7 @@ class Runner:
         soonest = min(moments, default=None)
         if soonest is None:
             return None
-        return max(0.0, (soonest - self._writer.clock()).total_seconds())
+        return max(0.0, (soonest - self._writer.read_clock()).total_seconds())
 
     def _wake_times(self) -> list[datetime]:
         """List the times at which waits of the run end and its next signal takes effect."""
@@ -375,22 +383,22 @@ class Runner:
         """Expire the gates that are due. Each expiry then arrives as a signal."""
         for pending in self._step.now.pending:
             due = pending.expires_at
-            is_due = due is not None and due <= self._writer.clock()
+            is_due = due is not None and due <= self._writer.read_clock()
             if due is not None and is_due and (pending.gate, due) not in self._expired:
                 self._expired.add((pending.gate, due))
                 self._expire_gate(pending.gate)
                 self._writer.reread_signals()
 
-    @retried
+    @repeat_until_reachable
     def _expire_gate(self, gate: UUID) -> None:
         self._context.approvals.expire(gate)
 
     def _settle_cancelling(self) -> None:
         """Give running calls of a cancelled run 10 s of grace, then record their outcome as unknown."""
         if self._grace_ends is None:
-            self._grace_ends = self._writer.clock() + CANCEL_GRACE
+            self._grace_ends = self._writer.read_clock() + CANCEL_GRACE
             self._work.abort_model_calls()
-        if self._writer.clock() >= self._grace_ends:
+        if self._writer.read_clock() >= self._grace_ends:
             for event in recover(self._step.now):
                 self._step.add(event)
             self._work.running.clear()
@@ -427,7 +435,9 @@ class Runner:
         if isinstance(work, StartTool):
             written = now.call(work.frame, work.call).started_at
             assert written is not None  # by its intent
-            if self._writer.clock() - written > timedelta(seconds=settings.SIGNOFF_LEASE_SECONDS):
+            if self._writer.read_clock() - written > timedelta(
+                seconds=settings.SIGNOFF_LEASE_SECONDS
+            ):
                 return outcomes.STALE
         return None
 
@@ -445,7 +455,7 @@ class Runner:
             if not self._claimed.has_budget():
                 break
             try:
-                request = request_for(
+                request = build_request(
                     self._writer.now, work, self._filled, self._admission.approved
                 )
             except ObjectStoreDown as exc:
@@ -459,8 +469,8 @@ class Runner:
                 call = self._writer.now.call(request.frame, request.call)
                 effect.started_at = call.started_at
                 if call.gate is not None:  # after the intent is committed, before the call starts
-                    used_approvals.record(
-                        used_approvals.spent_line(request.run, (call.gate, request.attempt))
+                    used_approvals.record_fact(
+                        used_approvals.format_spent_line(request.run, (call.gate, request.attempt))
                     )
             elif isinstance(request, PreviewRequest):
                 approved_preview = self._writer.now.call(request.frame, request.call).shown
@@ -469,7 +479,7 @@ class Runner:
                 frame = self._writer.now.frame(request.frame)
                 keep_part = self._context.effect_pool.replies.keep
                 effect.keep = partial(
-                    keep_part, effect, self._claimed.claim, frame, self._writer.clock
+                    keep_part, effect, self._claimed.claim, frame, self._writer.read_clock
                 )
             self._work.running.add(effect)
             self._context.effect_pool.launch(effect)

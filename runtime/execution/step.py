@@ -7,8 +7,15 @@ from datetime import datetime
 from typing import assert_never
 from uuid import UUID
 
-from runtime.core.run.accounting import exhausted, fits, has_limits
-from runtime.core.run.continuation import Call, Continuation, FrameState, Pending, Phase, in_doubt
+from runtime.core.run.accounting import has_limits, list_exhausted_limits, may_start_effect
+from runtime.core.run.continuation import (
+    Call,
+    Continuation,
+    FrameState,
+    Pending,
+    Phase,
+    list_calls_in_doubt,
+)
 from runtime.core.run.events import (
     CallAdmitted,
     CallRefused,
@@ -28,7 +35,7 @@ from runtime.core.run.events import (
 )
 from runtime.core.run.gates import (
     decide_gate,
-    gate_of_call,
+    find_gate_of_call,
     is_blocked_by_gate,
     open_inquiry,
     read_grant,
@@ -52,30 +59,30 @@ from runtime.core.run.reducer import evolve
 from runtime.core.values.budgets import InvalidBudget
 from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.errors import IllegalTransition
-from runtime.core.values.json_values import sha256_of
-from runtime.core.values.texts import plain
+from runtime.core.values.json_values import hash_value
+from runtime.core.values.texts import clean_text
 from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED, VERDICTS
 from runtime.errors import InvalidInput, Tampered
 from runtime.execution import step_events
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.gates import (
     AdmissionResult,
-    denied_before,
+    explain_earlier_denial,
+    explain_repetition,
     needs_recheck,
     open_frame_gate,
-    repeats,
     with_revision,
 )
 from runtime.execution.admission.versions import (
     VersionChanges,
-    agent_changed,
+    build_agent_changed,
+    find_prompt_time,
+    list_version_gates,
     open_version_gate,
-    prompts_at,
-    version_gates,
 )
-from runtime.execution.effects.outcomes import arrival
+from runtime.execution.effects.outcomes import build_arrival_event
 from runtime.execution.effects.running import RunWork
-from runtime.execution.worker import RunPauses, retried
+from runtime.execution.worker import RunPauses, repeat_until_reachable
 from runtime.ports.agents import VersionChange
 from runtime.ports.effects import EffectHandler
 from runtime.store.steps import PreviewCall, Records, Work
@@ -131,23 +138,23 @@ class StepBuilder:
         """Continue every frame whose agent has changed with this process's version, or ask people first."""
         if self.now.phase is not Phase.STARTED or not (version_changes or self.now.pending):
             return
-        for gate in version_gates(self.now):
+        for gate in list_version_gates(self.now):
             change = version_changes.get(gate.frame)
             if change is None or not change.asks or change.agent.fingerprint != gate.version:
                 self._close_gate(gate, "the agent has changed once more")
-        blocked = {gate.frame for gate in version_gates(self.now)}
+        blocked = {gate.frame for gate in list_version_gates(self.now)}
         for frame, change in version_changes.items():
             if frame in blocked and change.asks:
                 continue
             after, by = change.agent.fingerprint, ""
             if change.asks:
-                by = self._admission.version_decided(self.now, frame, after)
+                by = self._admission.find_version_decider(self.now, frame, after)
             if change.asks and not by:
                 self._record(open_version_gate(self.now, frame, change, self._clock()))
             elif not self._change_agent(frame, change, by):
                 return
 
-    @retried
+    @repeat_until_reachable
     def consume(self, signal: Signal) -> None:
         """Consume a signal. It changes nothing if its gate is not open or it comes too late.
 
@@ -195,16 +202,16 @@ class StepBuilder:
         A call that a person has settled or that was started again stays as it is. `settling` lists gates whose decision
         can still be undone: a person has settled those calls too.
         """
-        for frame, call in in_doubt(self.now):
+        for frame, call in list_calls_in_doubt(self.now):
             if (frame, call.id, call.attempt) != (late.frame, late.call, late.attempt):
                 continue
-            pending = gate_of_call(self.now, frame, call.id)
+            pending = find_gate_of_call(self.now, frame, call.id)
             gate = None if pending is None else pending.gate
             if call.started_at != late.started_at or gate in settling:
                 return
             became = "returned its result" if late.outcome == "returned" else "reported its failure"
             reason = f"The call itself {became} late, so no person needs to settle it."
-            self.add(arrival(late, gate), closed=reason)
+            self.add(build_arrival_event(late, gate), closed=reason)
             return
 
     def cancel(self, *, by: str, reason: str) -> None:
@@ -214,7 +221,7 @@ class StepBuilder:
         self.add(Cancelling(by=by, reason=reason))
         for pending in self.now.pending:
             self._close_gate(pending, reason)
-        for wait in self.now.all_waiting():
+        for wait in self.now.list_all_waiting():
             self.add(WaitEnded(frame=wait.frame, call=wait.call, outcome="closed"))
 
     def end_waits(self) -> None:
@@ -228,7 +235,7 @@ class StepBuilder:
             if wait.until <= self._clock() and wait.call is not None:
                 self.add(step_events.time_out_wait(self.now, wait.frame, wait.call))
 
-    @retried
+    @repeat_until_reachable
     def plan_next(self) -> None:
         """Add everything that follows without I/O beside the run's work.
 
@@ -237,9 +244,9 @@ class StepBuilder:
         """
         busy = set[str]()  # frames that wait for their model
         if self._work.ready or self._work.running:
-            busy = self._work.calling_models()
-            self._previewing |= self._work.previewing()
-            self._answering |= self._work.answering()
+            busy = self._work.list_calling_frames()
+            self._previewing |= self._work.list_open_previews()
+            self._answering |= self._work.list_open_inquiries()
         calling = set(busy)
         for work in self.records.work:
             if isinstance(work, CallModel):
@@ -259,7 +266,7 @@ class StepBuilder:
                 )
             if is_limited:
                 at = self._clock()
-                limits = exhausted(before, commands, at)
+                limits = list_exhausted_limits(before, commands, at)
                 if limits:  # one gate for all that are exhausted and needed
                     reached, gate = step_events.open_limit_gate(before, limits, at)
                     for event in reached:
@@ -273,9 +280,11 @@ class StepBuilder:
                 ):
                     continue  # by another part of this plan
                 if isinstance(command, AnswerInquiry):
-                    self._answer(command, fits=not is_limited or fits(self.now, command, calling))
+                    self._answer(
+                        command, fits=not is_limited or may_start_effect(self.now, command, calling)
+                    )
                     continue
-                if is_limited and not fits(self.now, command, calling):
+                if is_limited and not may_start_effect(self.now, command, calling):
                     continue  # until running calls are settled
                 if isinstance(command, CallModel):
                     hold = self._admission.open_hold(self.now, command.frame)
@@ -358,7 +367,7 @@ class StepBuilder:
             return
         try:
             agent_input = self._handler.receive(command.agent, command.input)
-            pinned_at = prompts_at(self.now, command.parent) or at
+            pinned_at = find_prompt_time(self.now, command.parent) or at
             instructions = self._handler.instruct(command.agent, agent_input, at=pinned_at)
         except InvalidInput as exc:
             reason = step_events.explain_invalid_input(command.agent, exc)
@@ -375,7 +384,7 @@ class StepBuilder:
                 frame=command.frame,
                 agent=command.agent,
                 fingerprint=info.fingerprint,
-                prompt=sha256_of(text) if text else info.prompt,
+                prompt=hash_value(text) if text else info.prompt,
                 plan=info.plan,
                 input=agent_input,
                 parent=parent,
@@ -394,7 +403,9 @@ class StepBuilder:
     def _change_agent(self, frame: str, change: VersionChange, by: str = "") -> bool:
         """Continue a frame with this process's version. If that version cannot make its instructions, end the run."""
         try:
-            self.add(agent_changed(self.now, frame, change, self._handler, by, at=self._clock()))
+            self.add(
+                build_agent_changed(self.now, frame, change, self._handler, by, at=self._clock())
+            )
         except InvalidInput as exc:
             self.cancel(
                 by="", reason=step_events.explain_invalid_input(self.now.frame(frame).agent, exc)
@@ -516,9 +527,11 @@ class StepBuilder:
         self.add(decide_gate(self.now, gate, decision))
         if decision.edit is not None:  # it may equal a denied call or another one of the same turn
             digest = decision.edit.digest
-            reason = denied_before(self.now, digest) or repeats(self.now, gate, digest)
+            reason = explain_earlier_denial(self.now, digest) or explain_repetition(
+                self.now, gate, digest
+            )
             if reason is not None:
-                self.add(CallRefused(frame=gate.frame, call=gate.call, reason=plain(reason)))
+                self.add(CallRefused(frame=gate.frame, call=gate.call, reason=clean_text(reason)))
         if change is not None and change.agent.fingerprint == gate.version:
             self._change_agent(gate.frame, change)
         try:

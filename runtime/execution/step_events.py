@@ -17,12 +17,12 @@ from runtime.core.run.events import (
     WaitStarted,
 )
 from runtime.core.run.planning import StartWait
-from runtime.core.values.budgets import ExhaustedLimit, name_of, to_text, words_of
+from runtime.core.values.budgets import ExhaustedLimit, describe_exhaustion, name_limit, to_text
 from runtime.core.values.enums import GateKind
 from runtime.core.values.ids import ROOT
-from runtime.core.values.json_values import size_of
+from runtime.core.values.json_values import measure_size
 from runtime.core.values.limits import MAX_EVENT_NAME, MAX_MATCH, MAX_WAIT_DAYS
-from runtime.core.values.texts import plain
+from runtime.core.values.texts import clean_text
 from runtime.errors import InvalidInput
 from runtime.execution.admission.gates import AdmissionResult, open_frame_gate
 from runtime.store.steps import is_waiting
@@ -61,7 +61,7 @@ def receive_event(now: Continuation, signal: EventSignal) -> WaitStarted | WaitE
 
 def explain_invalid_input(agent: str, problem: InvalidInput) -> str:
     """Say why an agent cannot take its input."""
-    return plain(f"{agent} does not take its input: {problem.all_of_it}")
+    return clean_text(f"{agent} does not take its input: {problem.all_of_it}")
 
 
 # After this time without a report, a call that its instance has begun is in doubt. A later report still settles it.
@@ -81,7 +81,7 @@ def begin_wait(now: Continuation, effect: StartWait, at: datetime) -> WaitStarte
             until = _read_time(call.args.get("moment"), "moment", at)
             return WaitStarted(frame=effect.frame, call=call.id, until=until)
         if call.terms.waits == "instance":
-            until = at + timedelta(seconds=external_call.valid_seconds(now.input))
+            until = at + timedelta(seconds=external_call.read_valid_seconds(now.input))
             return WaitStarted(frame=effect.frame, call=call.id, until=until)
         return _begin_event_wait(effect.frame, call, at)
     except InvalidWait as exc:
@@ -122,7 +122,7 @@ def open_limit_gate(
     """Return one gate for all exhausted limits, with an event for each limit."""
     frame = next((exhausted.frame for exhausted in reached if exhausted.frame is not None), ROOT)
     reason = "; ".join(
-        f"{_name_owner(now, exhausted)} reached its limit: {words_of(exhausted)}"
+        f"{_name_owner(now, exhausted)} reached its limit: {describe_exhaustion(exhausted)}"
         for exhausted in reached
     )
     reason = (
@@ -132,7 +132,7 @@ def open_limit_gate(
         "limits": [
             {
                 "of": _name_owner(now, exhausted),
-                "limit": name_of(exhausted.limit),
+                "limit": name_limit(exhausted.limit),
                 "used": "unknown"
                 if exhausted.used is None
                 else to_text(exhausted.limit, exhausted.used),
@@ -163,7 +163,7 @@ def _begin_event_wait(frame: str, call: Call, at: datetime) -> WaitStarted:
         raise InvalidWait(f"event: its name must have 1 to {MAX_EVENT_NAME} characters")
     if not isinstance(match, dict):
         raise InvalidWait("match: must be an object; {} is contained in every event")
-    if (size := size_of(match)) > MAX_MATCH:
+    if (size := measure_size(match)) > MAX_MATCH:
         raise InvalidWait(f"match: is {size} bytes of JSON, at most {MAX_MATCH} are taken")
     until = _read_time(call.args.get("until"), "until", at)
     return WaitStarted(frame=frame, call=call.id, until=until, event=event, match=match)

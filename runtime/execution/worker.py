@@ -64,7 +64,7 @@ class RunSlots:
             self._free.put(None)
         self.acquire = self._free.get  # waits for a slot
 
-    def any_free(self) -> bool:
+    def has_free_slot(self) -> bool:
         """Return whether no runner waits for a slot."""
         return not self._free.empty()
 
@@ -170,7 +170,7 @@ class RunBackoff:
         with self._lock:
             self._runs.pop(run, None)
 
-    def skipped_at(self, run: UUID) -> int | None:
+    def find_skipped_signal(self, run: UUID) -> int | None:
         """Return the signal count with which the run is skipped now; None if it is not skipped."""
         with self._lock:
             refused = self._runs.get(run)
@@ -251,7 +251,7 @@ class YieldPolicy:
         """Return whether a released run has work for another worker at once."""
         return self._has_remaining_work(now) and not self._stopped(now)
 
-    def due(self, now: Continuation, at: datetime) -> datetime | None:
+    def compute_due_time(self, now: Continuation, at: datetime) -> datetime | None:
         """Return the due time of a run released at `at`; None if it has no more to do."""
         if not self._has_remaining_work(now):
             return None
@@ -298,7 +298,9 @@ class _HasPauses(Protocol):
 S = TypeVar("S", bound=_HasPauses)
 
 
-def retried(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+def repeat_until_reachable(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], T]:
     """Have a method repeated until Postgres is reachable again: a lost connection must not lose an outcome.
 
     The method then also raises LeaseLost, once another worker has the run.
@@ -321,7 +323,7 @@ def retried(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P
 
 def is_for_another(connection: Connection, agent: str, handler: EffectHandler) -> bool:
     """Return whether this process does not have the agent, but a live worker has it."""
-    return not has_agent(handler, agent) and workers.have_agent(connection, agent)
+    return not has_agent(handler, agent) and workers.has_job_worker(connection, agent)
 
 
 def has_agent(handler: EffectHandler, agent: str) -> bool:

@@ -49,17 +49,19 @@ _TEXT = encode_location("", HELD)
 
 def seal(value: Any, location: bytes) -> dict[str, str]:
     """Seal a JSON value for a location."""
-    key_id, key = files.current_key(purposes.SECRETS)
+    key_id, key = files.read_current_key(purposes.SECRETS)
     nonce = os.urandom(NONCE_BYTES)
-    ciphertext = _base64(nonce + AESGCM(key).encrypt(nonce, json.dumps(value).encode(), location))
+    ciphertext = _encode_base64(
+        nonce + AESGCM(key).encrypt(nonce, json.dumps(value).encode(), location)
+    )
     token = f"{key_id}:{ciphertext}"
     return {MARK: f"{token}.{_tag(key, token)}"}
 
 
 def unseal(sealed: dict[str, str], location: bytes) -> Any:
     """Return the value of a token whose tag verifies. Raises NotOurs, KeyMissing."""
-    key_id, text, tag = _parts(sealed[MARK])
-    key = files.key_of(purposes.SECRETS, key_id)
+    key_id, text, tag = _split_token(sealed[MARK])
+    key = files.read_key(purposes.SECRETS, key_id)
     if not _is_tag(tag, key, f"{key_id}:{text}"):
         raise NotOurs
     try:
@@ -74,9 +76,9 @@ def was_made_here(value: Any) -> bool:
     """Return whether this installation sealed the value, for any place."""
     if not is_sealed(value):
         return False
-    key_id, text, tag = _parts(value[MARK])
+    key_id, text, tag = _split_token(value[MARK])
     try:
-        key = files.key_of(purposes.SECRETS, key_id)
+        key = files.read_key(purposes.SECRETS, key_id)
     except KeyMissing:
         return False
     return _is_tag(tag, key, f"{key_id}:{text}")
@@ -87,18 +89,18 @@ def is_sealed(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {MARK} and isinstance(value[MARK], str)
 
 
-def looks_sealed(value: Any) -> bool:
+def has_sealed_mark(value: Any) -> bool:
     """Return whether any part of a JSON value has the mark of a sealed value, genuine or not."""
     match value:
         case dict():
-            return MARK in value or any(looks_sealed(item) for item in value.values())
+            return MARK in value or any(has_sealed_mark(item) for item in value.values())
         case list():
-            return any(looks_sealed(item) for item in value)
+            return any(has_sealed_mark(item) for item in value)
         case _:
             return False
 
 
-def redacted_args(tool: str, args: Any) -> Any:
+def redact_args(tool: str, args: Any) -> Any:
     """Return the arguments of a call with a placeholder for each secret that was sealed for exactly its location.
 
     All other values are shown in full, including forged ones that only look sealed.
@@ -107,13 +109,13 @@ def redacted_args(tool: str, args: Any) -> Any:
         return REDACTED
     if not isinstance(args, dict):
         return args
-    hidden = secret_args(tool, args)
+    hidden = list_secret_args(tool, args)
     if not hidden:
         return args
     return {name: REDACTED if name in hidden else value for name, value in args.items()}
 
 
-def secret_args(tool: str, args: Any) -> frozenset[str]:
+def list_secret_args(tool: str, args: Any) -> frozenset[str]:
     """Return the names of the arguments that were sealed for exactly their location.
 
     If all arguments were sealed as one value, return the mark and the name that pages use for such arguments.
@@ -127,11 +129,11 @@ def secret_args(tool: str, args: Any) -> frozenset[str]:
         for name, value in args.items()
         if isinstance(value, dict)
         and is_sealed(value)
-        and (_opens(value, encode_location(tool, "args", name)) or is_held(tool, name, value))
+        and (_can_unseal(value, encode_location(tool, "args", name)) or is_held(tool, name, value))
     )
 
 
-def opened_args(tool: str, args: Any) -> Any:
+def open_secret_args(tool: str, args: Any) -> Any:
     """Return the arguments of a call with each secret opened that was sealed for its location. Never show them."""
     if _is_secret_whole(tool, args):
         return unseal(args, encode_location(tool, "args"))
@@ -142,7 +144,7 @@ def opened_args(tool: str, args: Any) -> Any:
         if not is_sealed(value):
             continue
         for location in (encode_location(tool, "args", name), encode_location(tool, HELD, name)):
-            if _opens(value, location):
+            if _can_unseal(value, location):
                 plain[name] = unseal(value, location)
                 break
     return plain
@@ -150,10 +152,10 @@ def opened_args(tool: str, args: Any) -> Any:
 
 def is_held(tool: str, name: str, value: Any) -> bool:
     """Return whether this argument was sealed for exactly its location, to be read by reviewers."""
-    return is_sealed(value) and _opens(value, encode_location(tool, HELD, name))
+    return is_sealed(value) and _can_unseal(value, encode_location(tool, HELD, name))
 
 
-def held_args(tool: str, arguments: Any) -> frozenset[str]:
+def list_held_args(tool: str, arguments: Any) -> frozenset[str]:
     """Return the names of the arguments that were held for exactly their location."""
     if not isinstance(arguments, dict):
         return frozenset()
@@ -181,9 +183,9 @@ def open_args(tool: str, arguments: Any) -> Any:
         return arguments
 
 
-def args_for_reviewers(tool: str, arguments: Any) -> Any:
+def open_args_for_reviewers(tool: str, arguments: Any) -> Any:
     """Return the arguments of a call as its reviewers read them: held ones opened, secret ones as a placeholder."""
-    redacted, held_names = redacted_args(tool, arguments), held_args(tool, arguments)
+    redacted, held_names = redact_args(tool, arguments), list_held_args(tool, arguments)
     if not held_names:
         return redacted
     unsealed = {
@@ -206,13 +208,13 @@ def seal_held_text(text: str, max_characters: int | None = None) -> str:
 
 def open_text(text: str) -> str:
     """Open a sealed text; return any other text unchanged. Raise NotOurs or KeyMissing."""
-    sealed = _token_in(text)
+    sealed = _parse_token(text)
     return str(unseal(sealed, _TEXT)) if was_made_here(sealed) else text
 
 
 def is_token(value: Any) -> bool:
     """Return whether a text, or all arguments of a call, are a value that was sealed here and would be opened."""
-    return was_made_here(_token_in(value) if isinstance(value, str) else value)
+    return was_made_here(_parse_token(value) if isinstance(value, str) else value)
 
 
 def text_for_reviewers(text: str) -> str:
@@ -224,10 +226,10 @@ def text_for_reviewers(text: str) -> str:
 
 
 def _is_secret_whole(tool: str, args: Any) -> bool:
-    return is_sealed(args) and _opens(args, encode_location(tool, "args"))
+    return is_sealed(args) and _can_unseal(args, encode_location(tool, "args"))
 
 
-def _opens(value: Any, location: bytes) -> bool:
+def _can_unseal(value: Any, location: bytes) -> bool:
     """Return whether a sealed value was sealed for this location."""
     try:
         unseal(value, location)
@@ -236,7 +238,7 @@ def _opens(value: Any, location: bytes) -> bool:
     return True
 
 
-def _parts(token: str) -> tuple[str, str, str]:
+def _split_token(token: str) -> tuple[str, str, str]:
     """Split a token into key id, ciphertext and tag."""
     key_id, _, text_and_tag = token.partition(":")
     text, _, tag = text_and_tag.partition(".")
@@ -251,14 +253,14 @@ def _tag(key: bytes, token: str) -> str:
     """Compute the tag over the base64 text, not the bytes: several texts decode to the same bytes."""
     subkey = HKDFExpand(algorithm=SHA256(), length=32, info=_TAG_LABEL).derive(key)
     data = token.encode("utf-8", "surrogatepass")
-    return _base64(hmac.digest(subkey, data, "sha256")[:TAG_BYTES])
+    return _encode_base64(hmac.digest(subkey, data, "sha256")[:TAG_BYTES])
 
 
-def _base64(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode()
 
 
-def _token_in(text: str) -> Any:
+def _parse_token(text: str) -> Any:
     """Parse a text that is a token, genuine or not. Return None for any other text."""
     if not text.startswith(f'{{"{MARK}"'):
         return None

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from runtime.core.values.json_values import canonical
+from runtime.core.values.json_values import encode_canonical
 from runtime.errors import KeyMissing
 from runtime.keyring import files, purposes
 
@@ -61,7 +61,7 @@ class PublicKeys:
         key = self.keys.get(purpose, {}).get(stored.key_id)
         if key is None:
             raise KeyMissing(f"key {stored.key_id!r} of {purpose} is not among the given ones")
-        return signed_by(purpose, key, stored.hex, text)
+        return is_signed_by(purpose, key, stored.hex, text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Signer:
 
     def sign(self, text: str) -> str:
         """Return the signature of a text, as hex."""
-        return self.private.sign(labelled(purposes.ARCHIVES, text)).hex()
+        return self.private.sign(label_text(purposes.ARCHIVES, text)).hex()
 
 
 def sign(purpose: str, text: str) -> Signature:
@@ -82,54 +82,54 @@ def sign(purpose: str, text: str) -> Signature:
 
     Raises ImproperlyConfigured in a process without the private key: such a process may not sign.
     """
-    path = files.private_path(purpose)
-    key_id, private = _private(path, purpose, files.version(path))
-    return Signature(hex=private.sign(labelled(purpose, text)).hex(), key_id=key_id)
+    path = files.locate_private_key(purpose)
+    key_id, private = _read_private_key(path, purpose, files.read_file_version(path))
+    return Signature(hex=private.sign(label_text(purpose, text)).hex(), key_id=key_id)
 
 
 def verify_signature(purpose: str, stored: Signature, text: str) -> bool:
     """Return whether the key of `stored` signed exactly this text. Raises KeyMissing for an unknown key id."""
-    return _recently_signed_by(purpose, files.key_of(purpose, stored.key_id), stored.hex, text)
+    return _recently_signed_by(purpose, files.read_key(purpose, stored.key_id), stored.hex, text)
 
 
-def signed_by(purpose: str, public_key: bytes, signature: str, text: str) -> bool:
+def is_signed_by(purpose: str, public_key: bytes, signature: str, text: str) -> bool:
     """Return whether the holder of this public key signed exactly this text."""
     try:
-        _public(public_key).verify(bytes.fromhex(signature), labelled(purpose, text))
+        _public(public_key).verify(bytes.fromhex(signature), label_text(purpose, text))
     except (InvalidSignature, ValueError):
         return False
     return True
 
 
 # The answer depends on the arguments only, so it can be cached.
-_recently_signed_by = lru_cache(512)(signed_by)
+_recently_signed_by = lru_cache(512)(is_signed_by)
 
 
-def labelled(purpose: str, text: str) -> bytes:
+def label_text(purpose: str, text: str) -> bytes:
     """Label the text, so that a signature for one purpose does not verify for another."""
     return f"signoff.{purpose}.v1\n{text}".encode()
 
 
-def current_signer() -> Signer:
+def read_current_signer() -> Signer:
     """Return the signer of new files."""
-    return _derive_signer(*files.current_key(purposes.JOURNAL))
+    return _derive_signer(*files.read_current_key(purposes.JOURNAL))
 
 
-def public_keys() -> list[tuple[str, bytes]]:
+def list_public_keys() -> list[tuple[str, bytes]]:
     """Return the id and public key of each key of the journal, the current one first."""
-    return [(key_id, public_key(key_id)) for key_id in files.ids(purposes.JOURNAL)]
+    return [(key_id, read_public_key(key_id)) for key_id in files.list_key_ids(purposes.JOURNAL)]
 
 
-def public_key(key_id: str) -> bytes:
+def read_public_key(key_id: str) -> bytes:
     """Return the public key with this id. Raises KeyMissing."""
-    key = files.key_of(purposes.JOURNAL, key_id)
+    key = files.read_key(purposes.JOURNAL, key_id)
     return bytes.fromhex(_derive_signer(key_id, key).public_key)
 
 
 def seal(purpose: str, *parts: str, short: bool = False) -> Seal:
     """Sign `parts` with the current key of `purpose`. `short` truncates the MAC."""
-    key_id, key = files.current_key(purpose)
-    mac = _mac(purpose, key, parts)
+    key_id, key = files.read_current_key(purpose)
+    mac = _compute_mac(purpose, key, parts)
     return Seal(mac=mac[:SHORT] if short else mac, key_id=key_id)
 
 
@@ -138,25 +138,25 @@ def verify(purpose: str, stored: Seal, *parts: str, short: bool = False) -> bool
 
     Raises KeyMissing for an unknown key id.
     """
-    mac = _mac(purpose, files.key_of(purpose, stored.key_id), parts)
-    return _equal(mac[:SHORT] if short else mac, stored.mac)
+    mac = _compute_mac(purpose, files.read_key(purpose, stored.key_id), parts)
+    return _is_equal(mac[:SHORT] if short else mac, stored.mac)
 
 
-def verifier(purpose: str, *first: str) -> Callable[..., bool]:
+def make_verifier(purpose: str, *first: str) -> Callable[..., bool]:
     """Return a function like `verify`, for many truncated MACs with the same first parts: `(mac, key id, *others)`."""
-    begin, begun = _label(purpose) + _framed(first), dict[str, hmac.HMAC]()
+    begin, begun = _encode_label(purpose) + _frame_parts(first), dict[str, hmac.HMAC]()
 
     def verifies(mac: str, key_id: str, *parts: str) -> bool:
         if key_id not in begun:
-            begun[key_id] = hmac.new(files.key_of(purpose, key_id), begin, "sha256")
+            begun[key_id] = hmac.new(files.read_key(purpose, key_id), begin, "sha256")
         digest = begun[key_id].copy()
-        digest.update(_framed(parts))
-        return _equal(digest.hexdigest()[:SHORT], mac)
+        digest.update(_frame_parts(parts))
+        return _is_equal(digest.hexdigest()[:SHORT], mac)
 
     return verifies
 
 
-def row_text(kind: str, values: Mapping[str, object]) -> str:
+def encode_row(kind: str, values: Mapping[str, object]) -> str:
     """Return these values as canonical JSON (RFC 8785). `kind` differs per table, so no row passes for another's.
 
     Raise ValueError, TypeError or AttributeError for values of other types.
@@ -170,11 +170,11 @@ def row_text(kind: str, values: Mapping[str, object]) -> str:
                 plain[name] = str(value)
             case _:
                 plain[name] = value
-    return canonical(plain).decode()
+    return encode_canonical(plain).decode()
 
 
 @lru_cache(8)
-def _private(
+def _read_private_key(
     path: Path, purpose: str, version: tuple[int, int, int] | None
 ) -> tuple[str, Ed25519PrivateKey]:
     """Read the id and the private key; `version` makes the cache miss when the file changes."""
@@ -193,20 +193,20 @@ def _derive_signer(key_id: str, key: bytes) -> Signer:
     )
 
 
-def _equal(mac: str, stored: str) -> bool:
+def _is_equal(mac: str, stored: str) -> bool:
     """Compare in constant time. As bytes, because a changed MAC may have characters that are not ASCII."""
     return hmac.compare_digest(mac.encode(), stored.encode("utf-8", "surrogatepass"))
 
 
-def _mac(purpose: str, key: bytes, parts: tuple[str, ...]) -> str:
-    return hmac.digest(key, _label(purpose) + _framed(parts), "sha256").hex()
+def _compute_mac(purpose: str, key: bytes, parts: tuple[str, ...]) -> str:
+    return hmac.digest(key, _encode_label(purpose) + _frame_parts(parts), "sha256").hex()
 
 
 @cache
-def _label(purpose: str) -> bytes:
-    return _framed((f"signoff.{purpose}.v1",))
+def _encode_label(purpose: str) -> bytes:
+    return _frame_parts((f"signoff.{purpose}.v1",))
 
 
-def _framed(parts: tuple[str, ...]) -> bytes:
+def _frame_parts(parts: tuple[str, ...]) -> bytes:
     """Write each part after its length, so that different lists of parts have different bytes."""
     return b"".join([_length(len(text)) + text for text in map(str.encode, parts)])

@@ -16,7 +16,7 @@ from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import changes, listing
 from runtime.upkeep.retention import OldRuns
 
-CHANGES = {"pause": changes.pause, "resume": changes.resume, "end": changes.end}
+CHANGES = {"pause": changes.pause, "resume": changes.resume, "end": changes.end_trigger}
 
 
 def parse_run_id(text: str) -> UUID:
@@ -112,7 +112,7 @@ class TriggerCommand(BaseCommand, ABC):
         """Return the definition in these options."""
 
     @abstractmethod
-    def columns_of(self, row: TriggerRow) -> tuple[str, ...]:
+    def list_columns(self, row: TriggerRow) -> tuple[str, ...]:
         """Return what `list` writes of a row after its id and state."""
 
     @abstractmethod
@@ -131,7 +131,7 @@ class TriggerCommand(BaseCommand, ABC):
                 case "list":
                     rows, cut = listing.read_list(self.kind, actor)
                     for row in rows:
-                        words = (str(row.id), row.problem or row.state, *self.columns_of(row))
+                        words = (str(row.id), row.problem or row.state, *self.list_columns(row))
                         self.stdout.write("\t".join(words))
                     if cut:
                         self.stderr.write(f"Only {len(rows)} {self.kind.noun}s are listed.")

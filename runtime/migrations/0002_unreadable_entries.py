@@ -6,7 +6,7 @@ from django.db import migrations
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 INDEX = "runtime_journalentry_unreadable"
-# The condition of `reads.journal.unreadable_sql`. In a release with another schema a new index must follow.
+# The condition of `reads.journal.build_unreadable_sql`. In a release with another schema a new index must follow.
 ROWS = """(run_id, position)
     WHERE (packed IS NULL OR body <> '') AND left(body, 16) !~ '^\\{"schema": ?(1),'
 """

@@ -47,7 +47,7 @@ class Access(Protocol):
     def require_read(self, actor: Actor, scope: str, rights: Any, *, at: datetime) -> None:
         """Raise Forbidden as `require` does, from the value that `rights` had at this time."""
 
-    def readable_runs(self, actor: Actor) -> Q:
+    def select_readable_runs(self, actor: Actor) -> Q:
         """Return the condition on Run that holds for exactly the runs this actor may read."""
 
     def may_cancel(self, actor: Actor, requester: str) -> bool:
@@ -62,5 +62,5 @@ class Access(Protocol):
     def require_agents(self, actor: Actor) -> None:
         """Raise Forbidden unless the actor may read agents, with their tools and schemas."""
 
-    def reads_continuations(self, actor: Actor) -> bool:
+    def may_read_continuations(self, actor: Actor) -> bool:
         """Say whether the actor may read the continuation of a run that it can read."""

@@ -186,7 +186,7 @@ class AgentCatalogue(Protocol):
     def check_input(self, agent: str, value: Any) -> None:
         """Raise UnknownAgent or InvalidInput unless people may start `agent` with `value`."""
 
-    def schema(self, agent: str) -> Expression:
+    def build_schema_expression(self, agent: str) -> Expression:
         """Return the expression of the schema of an agent's input, for `check_read`."""
 
     def check_read(self, agent: str, schema: Any, value: Any) -> None:
@@ -198,30 +198,28 @@ class AgentCatalogue(Protocol):
     def is_newer(self, agent: str, fingerprint: str, *, than: Collection[str]) -> bool:
         """Say whether this version of an agent was published after all of those."""
 
-    def updates(self, used: Mapping[str, str]) -> tuple[PublishedChange, ...]:
+    def list_updates(self, used: Mapping[str, str]) -> tuple[PublishedChange, ...]:
         """Return how the newest version of each agent differs from the used one, for those that have a newer one.
 
         `used` are fingerprints by name.
         """
 
-    def changes_between(
-        self, agent: str, before: str, after: str
-    ) -> tuple[AgentChange, ...] | None:
+    def list_changes(self, agent: str, before: str, after: str) -> tuple[AgentChange, ...] | None:
         """Return the changes between two published versions of an agent; None if one of them is none."""
 
-    def knows(self, agent: str) -> bool:
+    def is_published(self, agent: str) -> bool:
         """Say whether an agent of that name was ever published."""
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         """List the names of all agents that were ever published, in order."""
 
-    def called(self) -> list[str]:
+    def list_called(self) -> list[str]:
         """List the names of the published agents that other agents call, sorted."""
 
-    def titles(self) -> Mapping[str, str]:
+    def read_titles(self) -> Mapping[str, str]:
         """Return the titles of the agents that have one, by name. They may be half a minute old."""
 
-    def family(self, agent: str) -> Mapping[str, AgentParts]:
+    def read_family(self, agent: str) -> Mapping[str, AgentParts]:
         """Return the parts of an agent and of the published agents below it, by name."""
 
     def deny_reasons(self, agent: str, tool: str) -> tuple[str, ...]:
@@ -233,7 +231,7 @@ class AgentCatalogue(Protocol):
     def tools(self) -> frozenset[str]:
         """Return the names of all tools of published agents, and of those that agents call as tools."""
 
-    def tool_schemas(self, agent: str, tool: str) -> "ToolSchemas | None":
+    def find_tool_schemas(self, agent: str, tool: str) -> "ToolSchemas | None":
         """Return the schemas of a tool of an agent as it was last published, None if it has no such tool."""
 
     def call_schema(self, agent: str, tool: str) -> Mapping[str, Any] | None:
@@ -242,16 +240,16 @@ class AgentCatalogue(Protocol):
     def answer_schema(self, agent: str) -> Mapping[str, Any] | None:
         """Return the schema of the typed answer of an agent as it was last published, None if it has none."""
 
-    def works_on_items(self, agent: str) -> bool:
+    def is_working_on_items(self, agent: str) -> bool:
         """Say whether code of this agent, as last published, calls a sub-agent for each item of a list."""
 
-    def published_tools(self) -> tuple[PublishedTool, ...]:
+    def list_published_tools(self) -> tuple[PublishedTool, ...]:
         """Return the tools of every published agent, by agent."""
 
-    def argument_schemas(self, tools: Collection[str]) -> tuple[Mapping[str, Any], ...]:
+    def list_argument_schemas(self, tools: Collection[str]) -> tuple[Mapping[str, Any], ...]:
         """Return the schema of the arguments of each published tool and sub-agent of these names."""
 
-    def result_schemas(self, tool: str) -> tuple[Any, ...]:
+    def list_result_schemas(self, tool: str) -> tuple[Any, ...]:
         """Return the schema of the result of each published tool of this name that declares one."""
 
 
@@ -279,7 +277,7 @@ class Instructions:
 class Prompts(Protocol):
     """Finds versions of prompts."""
 
-    def in_production(self, name: str, at: datetime) -> PromptVersion | None:
+    def find_in_production(self, name: str, at: datetime) -> PromptVersion | None:
         """Return the version that was in production at this time, None if the text in the code was.
 
         Raises an error if the stored rows are not the signed ones: then no run starts with another text.

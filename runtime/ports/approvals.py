@@ -222,7 +222,7 @@ class ApprovalPort(Protocol):
         KeyMissing.
         """
 
-    def version_decided(
+    def find_version_decider(
         self,
         *,
         run: UUID,
@@ -237,7 +237,7 @@ class ApprovalPort(Protocol):
         `requester` and `origin` are those of the run, by its journal. People who steered `run` since count too.
         """
 
-    def schema_at(self, gate: UUID) -> dict[str, Any] | None:
+    def find_schema(self, gate: UUID) -> dict[str, Any] | None:
         """Return the schema of the arguments as this gate's request shows it, None if it cannot be read.
 
         Only the action digest proves that it is the one that was shown.
@@ -281,13 +281,13 @@ class ApprovalPort(Protocol):
         Decisions, digests and signatures stay. The audit row contains `head`, the MAC of the journal's last entry.
         """
 
-    def evidence(self, run: UUID) -> dict[str, Any]:
+    def collect_evidence(self, run: UUID) -> dict[str, Any]:
         """Return the requests of a run, with their decisions and audit rows, as JSON for the archive."""
 
-    def problem_of_use(self, gate: UUID, use: AllowanceUse) -> str | None:
+    def find_use_problem(self, gate: UUID, use: AllowanceUse) -> str | None:
         """Say why the stored use of an allowance does not verify; None if it does. Raises KeyMissing."""
 
-    def problem_of_prompt(self, name: str, number: int, digest: str) -> str | None:
+    def find_prompt_problem(self, name: str, number: int, digest: str) -> str | None:
         """Say why a version of a prompt is not the signed text with this digest; None if it is. Raises KeyMissing."""
 
     def is_held(self, run: UUID) -> bool:
@@ -299,14 +299,14 @@ class ApprovalPort(Protocol):
     def was_imported(self, run: UUID) -> bool:
         """Tell whether the run, or one that it is a fork of, came from another installation."""
 
-    def problem_of(self, run: UUID) -> str | None:
+    def find_audit_problem(self, run: UUID) -> str | None:
         """Describe the first problem with the run's audit rows; None if they verify. Raises KeyMissing."""
 
-    def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
+    def map_requests(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         """Return the approval request of each gate that has one, by gate."""
 
-    def verdicts(self, runs: Sequence[UUID]) -> Mapping[str, int]:
+    def count_verdicts(self, runs: Sequence[UUID]) -> Mapping[str, int]:
         """Count the calls of these runs on which a person decided: `approved`, with changes too, and `denied`."""
 
-    def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, RequestLink]:
+    def map_links(self, gates: Sequence[UUID]) -> dict[UUID, RequestLink]:
         """Return the request of each gate with its sentence, which names a row that does not verify."""

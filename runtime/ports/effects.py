@@ -237,7 +237,7 @@ class EffectHandler(Protocol):
     def agent(self, name: str) -> AgentInfo:
         """Raise UnknownAgent if this process has no such agent."""
 
-    def fingerprints(self) -> Mapping[str, str]:
+    def read_fingerprints(self) -> Mapping[str, str]:
         """Return the version of every agent that this process has, by name."""
 
     def compare_version(self, name: str, fingerprint: str) -> VersionChange | None:

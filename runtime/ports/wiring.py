@@ -43,27 +43,27 @@ def plug(
     _socket.objects = objects or _socket.objects
 
 
-def access() -> Access:
+def resolve_access() -> Access:
     """Return the implementation of Access."""
     return _socket.access or _missing("access")
 
 
-def catalogue() -> AgentCatalogue:
+def resolve_catalogue() -> AgentCatalogue:
     """Return the implementation of AgentCatalogue."""
     return _socket.catalogue or _missing("catalogue")
 
 
-def approvals() -> ApprovalPort:
+def resolve_approvals() -> ApprovalPort:
     """Return the implementation of Approvals."""
     return _socket.approvals or _missing("approvals")
 
 
-def effects() -> EffectHandler:
+def resolve_effects() -> EffectHandler:
     """Return the implementation of EffectHandler."""
     return _socket.effects or _missing("effects")
 
 
-def objects() -> ObjectStore | None:
+def find_object_store() -> ObjectStore | None:
     """Return the object store, None if none is set: large contents then stay in Postgres."""
     return _socket.objects
 

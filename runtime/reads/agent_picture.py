@@ -53,7 +53,7 @@ class Progress:
     calls: int = 0
     step: str = ""
 
-    def plus(self, later: "Progress") -> "Progress":
+    def add_progress(self, later: "Progress") -> "Progress":
         """Add a later one."""
         is_told = _ORDER.index(later.standing) <= _ORDER.index(self.standing)
         return replace(later if is_told else self, calls=self.calls + later.calls)
@@ -76,11 +76,11 @@ class Part:
     more_tools: int = 0
     more_agents: int = 0
 
-    def all_tools(self) -> "Iterator[Part]":
+    def walk_tools(self) -> "Iterator[Part]":
         """Yield the tools of the agent and of those below it."""
         yield from self.tools
         for agent in self.agents:
-            yield from agent.all_tools()
+            yield from agent.walk_tools()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +100,12 @@ def draw(
     """Draw an agent by the parts of its family; with `frames` also how far they came, and parts not published."""
     drawing = _Drawing(
         published=family,
-        parts=family if frames is None else _joined(family, frames),
-        progress=None if frames is None else _progress_of(frames),
+        parts=family if frames is None else _join_used_parts(family, frames),
+        progress=None if frames is None else _compute_progress(frames),
     )
     drawing.find_callers(name)
     root = drawing.agent(name, "", Asking.NEVER)
-    tools = tuple(root.all_tools())
+    tools = tuple(root.walk_tools())
     return AgentPicture(
         root=root,
         agents=len(drawing.callers),
@@ -168,11 +168,11 @@ class _Drawing:
             return None
         progress = Progress()
         for key in keys:
-            progress = progress.plus(self.progress.get(key, Progress()))
+            progress = progress.add_progress(self.progress.get(key, Progress()))
         return progress
 
 
-def _progress_of(frames: Iterable[FrameRecord]) -> _Progresses:
+def _compute_progress(frames: Iterable[FrameRecord]) -> _Progresses:
     """Return what each agent did by its name and an empty one, and what each of its tools did by both names."""
     progress: dict[tuple[str, str], Progress] = defaultdict(Progress)
     is_over = False
@@ -189,11 +189,13 @@ def _progress_of(frames: Iterable[FrameRecord]) -> _Progresses:
             if call.id not in frame.children
         ]
         for key, standing, step in steps:
-            progress[key] = progress[key].plus(Progress(standing=standing, calls=1, step=step))
+            progress[key] = progress[key].add_progress(
+                Progress(standing=standing, calls=1, step=step)
+            )
     return progress
 
 
-def _joined(
+def _join_used_parts(
     family: Mapping[str, AgentParts], frames: Iterable[FrameRecord]
 ) -> Mapping[str, AgentParts]:
     """Return the parts with those that a run used, though they are not published now."""

@@ -9,15 +9,15 @@ from typing import Any
 from runtime.core.documents import codec
 from runtime.core.values.budgets import Limit, to_text
 from runtime.ports import wiring
-from runtime.reads.entries import Paths, paths_of, texts_of
-from runtime.reads.journal import JournalLine, Remaining, remaining
+from runtime.reads.entries import Paths, collect_paths, describe_entry
+from runtime.reads.journal import JournalLine, Remaining, read_remaining
 from runtime.reads.run_rows import RunDetail
 from runtime.reads.trace.calls import CallRecord
 from runtime.reads.trace.fold import fold
 from runtime.reads.trace.frames import FrameRecord
 from runtime.reads.trace.span import Span, Usage
-from runtime.reads.transcript import Transcript, transcript_of
-from runtime.reads.version_diff import VersionDifference, differences
+from runtime.reads.transcript import Transcript, build_transcript
+from runtime.reads.version_diff import VersionDifference, list_differences
 
 MAX_STEPS = 1_000  # of each run that are compared
 
@@ -134,7 +134,7 @@ def align(left: Transcript, right: Transcript) -> Alignment:
         [
             step
             for root in transcript.roots
-            for step in _steps_of_frame(root, (root.agent,), counts, missing)
+            for step in _list_steps_of_frame(root, (root.agent,), counts, missing)
         ]
         for transcript, counts in zip((left, right), totals, strict=True)
     )
@@ -180,18 +180,18 @@ class RunComparison:
 
 def compare(left: RunDetail, right: RunDetail) -> RunComparison:
     """Compare two runs. The caller has checked that both may be read."""
-    journals = remaining(left.id), remaining(right.id)
-    both = transcript_of(fold(journals[0])), transcript_of(fold(journals[1]))
-    begun = _last_shared((left, right), both)
+    journals = read_remaining(left.id), read_remaining(right.id)
+    both = build_transcript(fold(journals[0])), build_transcript(fold(journals[1]))
+    begun = _find_last_shared((left, right), both)
     at = begun or (0, 0)
-    while (events := _comparable(journals[0].line(at[0] + 1))) is not None:
-        if events != _comparable(journals[1].line(at[1] + 1)):
+    while (events := _strip_varying_fields(journals[0].find_line(at[0] + 1))) is not None:
+        if events != _strip_varying_fields(journals[1].find_line(at[1] + 1)):
             break
         at = at[0] + 1, at[1] + 1
-    paths = [paths_of(transcript) for transcript in both]
+    paths = [collect_paths(transcript) for transcript in both]
     return RunComparison(
-        left=_side(left, journals[0], at[0], paths[0]),
-        right=_side(right, journals[1], at[1], paths[1]),
+        left=_build_side(left, journals[0], at[0], paths[0]),
+        right=_build_side(right, journals[1], at[1], paths[1]),
         related=begun is not None,
         steps=align(*both),
     )
@@ -219,21 +219,21 @@ def _build_pair(left: ComparedStep | None, right: ComparedStep | None) -> StepPa
     )
     changes: tuple[VersionDifference, ...] = ()
     if left and right and left.version != right.version:
-        between = wiring.catalogue().changes_between(left.name, left.version, right.version)
-        changes = differences(between or ())
+        between = wiring.resolve_catalogue().list_changes(left.name, left.version, right.version)
+        changes = list_differences(between or ())
     return StepPair(left=left, right=right, parts=parts, changes=changes)
 
 
 def _count_missing(transcript: Transcript) -> dict[str, int]:
     """Return how many of the first replies of a frame only the run has that it was forked from."""
-    return {frame.id: frame.turn - len(_replies(frame)) for frame in transcript.frames()}
+    return {frame.id: frame.turn - len(_list_replies(frame)) for frame in transcript.frames()}
 
 
-def _replies(frame: FrameRecord) -> list[Span]:
+def _list_replies(frame: FrameRecord) -> list[Span]:
     return [item for item in frame.items if isinstance(item, Span) and item.usage is not None]
 
 
-def _steps_of_frame(
+def _list_steps_of_frame(
     frame: FrameRecord, path: tuple[str, ...], totals: ComparedTotals, missing: Mapping[str, int]
 ) -> Iterator[ComparedStep]:
     first: dict[str, Any] = {
@@ -249,7 +249,7 @@ def _steps_of_frame(
         version=frame.fingerprint,
     )
     texts = {message.turn: message.value for message in frame.messages if message.kind == "text"}
-    turn = frame.turn - len(_replies(frame))
+    turn = frame.turn - len(_list_replies(frame))
     copied = [call for call in frame.calls if call not in frame.items]  # of a fork's original
     for item in (*copied, *frame.items):
         if isinstance(item, CallRecord):
@@ -259,7 +259,7 @@ def _steps_of_frame(
             yield _build_step(StepKind.CALL, path, item.tool, parts)
             child = frame.children.get(item.id)
             if child is not None:
-                yield from _steps_of_frame(child, (*path, child.agent), totals, missing)
+                yield from _list_steps_of_frame(child, (*path, child.agent), totals, missing)
         elif item.usage is not None:
             turn += 1
             totals.add(item.usage)
@@ -283,7 +283,7 @@ def _build_step(
     return ComparedStep(kind=kind, path=path, name=name, parts=filled)
 
 
-def _last_shared(
+def _find_last_shared(
     runs: tuple[RunDetail, RunDetail], both: tuple[Transcript, Transcript]
 ) -> tuple[int, int] | None:
     """Return the last entry of each run that a fork has copied from the other; None if they are not related."""
@@ -298,19 +298,19 @@ def _last_shared(
     return None
 
 
-def _comparable(line: JournalLine | None) -> list[Any] | None:
+def _strip_varying_fields(line: JournalLine | None) -> list[Any] | None:
     if line is None or line.entry is None:
         return None
     return [
         {name: value for name, value in event.items() if name not in _VARYING_FIELDS}
-        for event in codec.documents_of(line.entry.events)
+        for event in codec.build_event_documents(line.entry.events)
     ]
 
 
-def _side(run: RunDetail, journal: Remaining, common: int, paths: Paths) -> Side:
+def _build_side(run: RunDetail, journal: Remaining, common: int, paths: Paths) -> Side:
     later = [line for line in journal.lines if line.position > common]
     unshared = (
-        UnsharedEntry(position=line.position, events=texts_of(line, paths))
+        UnsharedEntry(position=line.position, events=describe_entry(line, paths))
         for line in later[:MAX_SHOWN]
     )
     return Side(

@@ -10,26 +10,26 @@ from uuid import UUID
 from runtime.core.documents import codec, continuations
 from runtime.core.run import events as e
 from runtime.core.run.continuation import Continuation, Pending
-from runtime.core.run.reducer import initial
+from runtime.core.run.reducer import make_initial_state
 from runtime.core.values.enums import CallState
 from runtime.core.values.errors import CoreError
-from runtime.core.values.verdicts import GATES, words_at
+from runtime.core.values.verdicts import GATES, select_verdict_rule
 from runtime.models import JournalEntry, Run, StoredContinuation
 from runtime.reads.journal import (
     JournalLine,
-    decoded,
-    latest,
+    fold_last_state,
     read,
-    remaining,
-    removed,
-    stored,
-    stored_or_archived,
+    read_remaining,
+    read_removed_entries,
+    read_stored_entries,
+    read_stored_or_archived,
+    try_decode_entry,
 )
-from runtime.reads.labels import title_of
+from runtime.reads.labels import format_agent_title
 from runtime.reads.redaction import redact
 from runtime.reads.run_rows import Page, RunDetail, as_json
 from runtime.reads.trace.fold import fold
-from runtime.reads.transcript import Transcript, transcript_of
+from runtime.reads.transcript import Transcript, build_transcript
 
 # The agents that lead to a frame or, with the tool, to a call, by the ids of both.
 Paths = Mapping[tuple[str, str], tuple[str, ...]]
@@ -90,7 +90,7 @@ class JournalItem:
     events: list[dict[str, Any]]
 
 
-def journal_page(
+def read_journal_page(
     run: UUID, *, limit: int = 50, cursor: int | None = None, provider_errors: bool = False
 ) -> Page[JournalItem]:
     """Read the run's entries in order. The caller has checked that the actor may read it.
@@ -100,17 +100,17 @@ def journal_page(
     rows = JournalEntry.objects.filter(run_id=run).order_by("position")
     if cursor is not None:
         rows = rows.filter(position__gt=cursor)
-    readable = stored_or_archived(run, rows[: limit + 1], after=cursor or 0)
+    readable = read_stored_or_archived(run, rows[: limit + 1], after=cursor or 0)
     entries = list(islice(readable, limit + 1))
     if entries and entries[0][0] != (cursor or 0) + 1:
-        removed_rows = list(islice(removed(run, after=cursor or 0), limit + 1))
+        removed_rows = list(islice(read_removed_entries(run, after=cursor or 0), limit + 1))
         entries = (removed_rows + entries)[: limit + 1]
     items = []
     for position, body, _ in entries[:limit]:
         document = as_json(body)
         entry = document if isinstance(document, dict) else {}
-        if (read := decoded(body)) is not None:
-            redacted = redact(codec.documents_of(read.events))  # also of a compressed one
+        if (read := try_decode_entry(body)) is not None:
+            redacted = redact(codec.build_event_documents(read.events))  # also of a compressed one
             entry = {**entry, "at": read.at.isoformat(), "events": redacted}
         at, events = entry.get("at"), entry.get("events")
         if not isinstance(events, list):
@@ -128,7 +128,7 @@ def journal_page(
     return Page(items=tuple(items), next=following)
 
 
-def continuation(run: UUID) -> Any | None:
+def read_run_state(run: UUID) -> Any | None:
     """Return the state of the run: the live continuation, or the initial one, with later entries folded in.
 
     Return None if the run has ended. Unreadable data is returned as stored. The caller has checked access.
@@ -137,39 +137,39 @@ def continuation(run: UUID) -> Any | None:
         return None
     body = StoredContinuation.objects.filter(run_id=run).values_list("body", flat=True).first()
     try:
-        now = initial(run)
+        now = make_initial_state(run)
         if body is not None:
             rows = JournalEntry.objects.filter(run_id=run)
-            texts = {position: text for position, text, _ in stored(rows)}
+            texts = {position: text for position, text, _ in read_stored_entries(rows)}
             now = continuations.decode_continuation(body, texts.__getitem__)
     except CoreError:
         return None if body is None else as_json(body)
     later = read(run, after=now.position)
-    now = latest(now, later)
+    now = fold_last_state(now, later)
     if later and now.position != later[-1].position:
         return None if body is None else as_json(body)
-    return redact(continuations.document_of(now))
+    return redact(continuations.build_document(now))
 
 
-def texts_of(line: JournalLine, paths: Paths) -> tuple[str, ...]:
+def describe_entry(line: JournalLine, paths: Paths) -> tuple[str, ...]:
     """Describe each event of an entry."""
     if line.entry is None:
         return ("cannot be read",)
-    return tuple(text_of(event, paths) for event in line.entry.events)
+    return tuple(describe_event(event, paths) for event in line.entry.events)
 
 
-def text_of(event: e.Event, paths: Paths) -> str:
+def describe_event(event: e.Event, paths: Paths) -> str:
     """Describe an event, with its agents and tool: their ids, if the journal does not name them."""
     frame, call = (getattr(event, name, None) or "" for name in ("frame", "call"))
     if isinstance(event, e.FrameOpened):
         call = ""  # that of the parent
-    names = map(title_of, paths.get((frame, call), ()))
+    names = map(format_agent_title, paths.get((frame, call), ()))
     about = " › ".join(names) or " › ".join(filter(None, (frame, call)))
     match event:
         case e.GateOpened():
             words = GATES[event.kind].open
         case e.GateDecided():
-            words = f"{words_at(None, event.verdict).past} {redact(event.by)}".rstrip()
+            words = f"{select_verdict_rule(None, event.verdict).past} {redact(event.by)}".rstrip()
         case e.ModelReplied() if event.given_by:
             words = f"reply given by {redact(event.given_by)} in the place of the model"
         case e.FrameClosed():
@@ -181,7 +181,7 @@ def text_of(event: e.Event, paths: Paths) -> str:
     return f"{words}: {about}" if about else words
 
 
-def paths_of(transcript: Transcript) -> Paths:
+def collect_paths(transcript: Transcript) -> Paths:
     """Return the agents that lead to each frame, and to each call, which ends with its tool."""
     paths: dict[tuple[str, str], tuple[str, ...]] = {}
     for frame in transcript.frames():  # a parent before its children
@@ -202,7 +202,7 @@ class RemovedEntry:
     events: list[dict[str, Any]]
 
 
-def removed_entries(run: RunDetail, *, after: int, limit: int) -> tuple[RemovedEntry, ...]:
+def list_removed_entries(run: RunDetail, *, after: int, limit: int) -> tuple[RemovedEntry, ...]:
     """Return the archived ones of the `limit` removed entries after position `after`. For admins.
 
     Raises Tampered, KeyMissing or ObjectStoreDown.
@@ -211,7 +211,7 @@ def removed_entries(run: RunDetail, *, after: int, limit: int) -> tuple[RemovedE
     if until <= after + 1:
         return ()
     entries = []
-    for item in journal_page(run.id, limit=limit, cursor=after, provider_errors=True).items:
+    for item in read_journal_page(run.id, limit=limit, cursor=after, provider_errors=True).items:
         if item.position < until:
             names = [str(event.get("type", "")) for event in item.events]
             entry = RemovedEntry(
@@ -241,14 +241,14 @@ class StateChange:
     after: Any
 
 
-def changes_of(before: Continuation, after: Continuation) -> tuple[StateChange, ...]:
+def compare_states(before: Continuation, after: Continuation) -> tuple[StateChange, ...]:
     """Return all differences: of the run, then of each frame with its calls."""
-    was, now = _document(before), _document(after)
+    was, now = _build_document(before), _build_document(after)
     changes = list(_compare_item("", "", was, now))
     for name in {**was["frames"], **now["frames"]}:
         earlier, later = was["frames"].get(name), now["frames"].get(name)
         changes += _compare_item(name, (later or earlier)["agent"], earlier, later)
-        calls, later_calls = _calls(earlier), _calls(later)
+        calls, later_calls = _collect_calls(earlier), _collect_calls(later)
         for call in {**calls, **later_calls} if later else ():
             tool = (later_calls.get(call) or calls[call])["tool"]
             place = f"{name}/{call}"
@@ -295,21 +295,21 @@ class StateAt:
         return self.position + 1
 
 
-def state_after(run: UUID, position: int) -> StateAt | None:
+def read_state_after(run: UUID, position: int) -> StateAt | None:
     """Return the state after entry `position`; None if there is no such entry. The caller has checked access."""
-    journal = remaining(run, until=position)
+    journal = read_remaining(run, until=position)
     lines = journal.lines
     if not lines or lines[-1].position != position:
         return None
     last = lines[-1].entry
-    before = latest(journal.start, lines[:-1])
-    reached = latest(before, lines[-1:])
+    before = fold_last_state(journal.start, lines[:-1])
+    reached = fold_last_state(before, lines[-1:])
     now = reached if reached.position == position else None
     return StateAt(
         position=position,
         at=last.at if last else None,
         events=tuple(event.type for event in last.events) if last else (),
-        texts=texts_of(lines[-1], paths_of(transcript_of(fold(journal)))),
+        texts=describe_entry(lines[-1], collect_paths(build_transcript(fold(journal)))),
         pending=now.pending if now else (),
         frames=tuple(
             FrameAt(
@@ -317,22 +317,22 @@ def state_after(run: UUID, position: int) -> StateAt | None:
                 agent=frame.agent,
                 state=frame.state,
                 turn=frame.turn,
-                calls=tuple((call.tool, call.state) for call in frame.of_turn()),
+                calls=tuple((call.tool, call.state) for call in frame.list_turn_calls()),
             )
             for frame in (now.frames.values() if now else ())
         ),
-        document=redact(continuations.document_of(now)) if now else None,
+        document=redact(continuations.build_document(now)) if now else None,
         unreadable=None if now else reached.position + 1,
-        moves=changes_of(before, now) if now else (),
+        moves=compare_states(before, now) if now else (),
     )
 
 
-def _document(now: Continuation) -> dict[str, Any]:
-    document: dict[str, Any] = redact(continuations.document_of(now))
+def _build_document(now: Continuation) -> dict[str, Any]:
+    document: dict[str, Any] = redact(continuations.build_document(now))
     return document
 
 
-def _calls(frame: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
+def _collect_calls(frame: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
     return {call["id"]: call for call in frame["calls"]} if frame else {}
 
 
@@ -345,12 +345,12 @@ def _compare_item(
         yield StateChange(place=place, name=name, part="state", before=before, after=after)
         return
     for part in now:
-        before, after = _comparable_value(part, was.get(part)), _comparable_value(part, now[part])
+        before, after = _make_comparable(part, was.get(part)), _make_comparable(part, now[part])
         if part not in _LEFT_OUT and before != after:
             yield StateChange(place=place, name=name, part=part, before=before, after=after)
 
 
-def _comparable_value(part: str, value: Any) -> Any:
+def _make_comparable(part: str, value: Any) -> Any:
     if part == "messages":
         return len(value)
     if part == "pending":

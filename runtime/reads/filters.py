@@ -54,7 +54,7 @@ READ_CHARACTERS = (
 ANSWER_CHARACTERS = 160
 
 
-def terms(text: str, operators: Collection[str]) -> list[tuple[str, str]]:
+def split_terms(text: str, operators: Collection[str]) -> list[tuple[str, str]]:
     """Split a search into pairs of operator and text; the operator is empty for a plain word.
 
     Raise InvalidInput naming `q` for an unknown filter, too many words or a character that is not text.
@@ -74,7 +74,7 @@ def terms(text: str, operators: Collection[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def duration(text: str, operator: str) -> timedelta:
+def read_duration(text: str, operator: str) -> timedelta:
     """Read the hours or days of a filter, such as `24h`. Raise InvalidInput naming `q`."""
     match = _DURATION.fullmatch(text)
     if match is None:
@@ -112,17 +112,17 @@ def filter_runs(
         condition &= Q(created_at__gte=since)
     if until:
         condition &= Q(created_at__lt=until)
-    for operator, text in terms(search, _OPERATORS):
+    for operator, text in split_terms(search, _OPERATORS):
         condition &= _OPERATORS[operator](text)
     return condition
 
 
-def begins_id(text: str) -> bool:
+def may_begin_id(text: str) -> bool:
     """Tell whether the text may be the beginning of an id."""
     return _HEX_START.fullmatch(text) is not None
 
 
-def _anywhere(text: str) -> Q:
+def _match_anywhere(text: str) -> Q:
     condition = (
         Q(agent__icontains=text) | Q(business_key__icontains=text) | Q(requester__icontains=text)
     )
@@ -130,10 +130,10 @@ def _anywhere(text: str) -> Q:
     for case in {text} if text.isascii() else cases:
         escaped = json.dumps(case)[1:-1]  # a stored input has letters that are not ASCII like this
         condition |= Q(IContains(Left("input", READ_CHARACTERS), escaped))
-    return condition | _id(text) if begins_id(text) else condition
+    return condition | _match_id(text) if may_begin_id(text) else condition
 
 
-def _id(text: str) -> Q:
+def _match_id(text: str) -> Q:
     """Return the condition for the run with this id, or with an id that starts like this."""
     digits = text.replace("-", "").lower()
     if not 0 < len(digits) <= 32 or set(digits) - set("0123456789abcdef"):
@@ -141,29 +141,29 @@ def _id(text: str) -> Q:
     return Q(id__gte=UUID(digits.ljust(32, "0")), id__lte=UUID(digits.ljust(32, "f")))
 
 
-def _ended(text: str) -> Q:
+def _match_ended(text: str) -> Q:
     """Return the condition for runs that ended on a day (UTC) or within a time, and whose data is not removed."""
     if day := read_day(text):
         return Q(ended_at__gte=day, ended_at__lt=day + timedelta(days=1), removed_at__isnull=True)
-    return Q(ended_at__gt=timezone.now() - duration(text, "ended"), removed_at__isnull=True)
+    return Q(ended_at__gt=timezone.now() - read_duration(text, "ended"), removed_at__isnull=True)
 
 
 _OPERATORS: Mapping[str, Callable[[str], Q]] = {
-    "": _anywhere,
+    "": _match_anywhere,
     "agent": lambda text: Q(agent__icontains=text),
     "by": lambda text: Q(requester__icontains=text),
     "key": lambda text: Q(business_key__icontains=text),
-    "id": _id,
-    "ended": _ended,
+    "id": _match_id,
+    "ended": _match_ended,
 }
 FILTERS = tuple(name for name in _OPERATORS if name)
 
 
-def title(stored: str | None, agent: str) -> str:
+def format_title(stored: str | None, agent: str) -> str:
     """Return the first fields of a stored input as text; empty if it is too long or has none that fits a title."""
     document = _read_json(stored)
     if document is not None and agent == external_call.AGENT:
-        document = external_call.names(document)
+        document = external_call.read_call_names(document)
     values = list(document.values()) if isinstance(document, dict) else [document]
     texts = [
         " ".join(str(value).split())
@@ -174,7 +174,7 @@ def title(stored: str | None, agent: str) -> str:
     return " · ".join(_cut(text, FIELD_CHARACTERS) for text in plain[:FIELDS])
 
 
-def answer(stored: str | None, key: str | None) -> str:
+def cut_answer(stored: str | None, key: str | None) -> str:
     """Return the beginning of the stored output of a run with this key; empty if it is too long to read here."""
     output = readable_output(key, _read_json(stored))
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)

@@ -13,12 +13,12 @@ from runtime.core.run.events import BlobRef, Event, ForkChange, ToolStarted
 from runtime.core.values.enums import CallState
 from runtime.keyring import sealing
 from runtime.ports import wiring
-from runtime.reads.entries import paths_of, texts_of
-from runtime.reads.journal import Beginning, JournalLine, remaining, states
+from runtime.reads.entries import collect_paths, describe_entry
+from runtime.reads.journal import Beginning, JournalLine, fold_states, read_remaining
 from runtime.reads.redaction import redact
 from runtime.reads.trace.calls import CallRecord
 from runtime.reads.trace.fold import fold
-from runtime.reads.transcript import transcript_of
+from runtime.reads.transcript import build_transcript
 from runtime.store.tables.journal import ForkPoint, fork_points
 
 
@@ -86,21 +86,21 @@ class ForkView:
 
 def preview(run: UUID, position: int) -> ForkView | None:
     """Preview a fork; return None if there is no such entry. The caller has checked that the run may be read."""
-    journal = remaining(run)
-    lines, line = journal.lines, journal.line(position)
+    journal = read_remaining(run)
+    lines, line = journal.lines, journal.find_line(position)
     is_removed = 1 <= position <= journal.removed
     if line is None and not is_removed:
         return None
-    reached = [journal.start, *states(journal.start, lines)]
-    points = _points(reached, lines)
+    reached = [journal.start, *fold_states(journal.start, lines)]
+    points = _collect_points(reached, lines)
     positions = [number for number, of_entry in points.items() if of_entry]
     here = points.get(position, ())
-    after = chain(here[0].later if here else (), _after(lines, position))
+    after = chain(here[0].later if here else (), _list_events_after(lines, position))
     later = {(event.frame, event.call) for event in after if isinstance(event, ToolStarted)}
-    transcript = transcript_of(fold(journal))
+    transcript = build_transcript(fold(journal))
     calls = [call for call in transcript.calls() if call.has_side_effects]
-    paths = paths_of(transcript)
-    texts = {line.position: texts_of(line, paths) for line in lines}
+    paths = collect_paths(transcript)
+    texts = {line.position: describe_entry(line, paths) for line in lines}
     entry = line.entry if line else None
     previous = max((other for other in positions if other < position), default=0)
     following = min((other for other in positions if other > position), default=0)
@@ -116,22 +116,24 @@ def preview(run: UUID, position: int) -> ForkView | None:
         next_text="".join(texts.get(following, ())[:1]),
         repeated=tuple(call for call in calls if (call.frame, call.id) in later),
         inherited=tuple(call for call in calls if (call.frame, call.id) not in later),
-        reopened=_reopened(here[0].state) if here else (),
-        changes=_changes(here, lines),
-        before_reply=_before_reply(points, reached, line) if line else 0,
+        reopened=_list_reopened_calls(here[0].state) if here else (),
+        changes=_list_changeable_values(here, lines),
+        before_reply=_find_entry_before_reply(points, reached, line) if line else 0,
         removed=journal.beginning if is_removed else None,
         unreadable=transcript.unreadable,
     )
 
 
-def last_quiescent(run: UUID) -> int:
+def find_last_quiescent(run: UUID) -> int:
     """Return the newest entry that can be forked, 0 for none. The caller has checked access."""
-    journal = remaining(run)
-    points = _points([journal.start, *states(journal.start, journal.lines)], journal.lines)
+    journal = read_remaining(run)
+    points = _collect_points(
+        [journal.start, *fold_states(journal.start, journal.lines)], journal.lines
+    )
     return max((number for number, of_entry in points.items() if of_entry), default=0)
 
 
-def _points(
+def _collect_points(
     reached: list[Continuation], lines: tuple[JournalLine, ...]
 ) -> dict[int, tuple[ForkPoint, ...]]:
     """Return where a fork may start, by entry. `reached` are the states before the first line and after each."""
@@ -142,13 +144,13 @@ def _points(
     }
 
 
-def _after(lines: tuple[JournalLine, ...], position: int) -> Iterator[Event]:
+def _list_events_after(lines: tuple[JournalLine, ...], position: int) -> Iterator[Event]:
     """Yield the events of the entries after this one."""
     later = (line.entry for line in lines if line.position > position)
     return (event for entry in later if entry is not None for event in entry.events)
 
 
-def _reopened(then: Continuation) -> tuple[ReopenedCall, ...]:
+def _list_reopened_calls(then: Continuation) -> tuple[ReopenedCall, ...]:
     after = forks.without_permissions(then)
     return tuple(
         ReopenedCall(
@@ -158,17 +160,17 @@ def _reopened(then: Continuation) -> tuple[ReopenedCall, ...]:
             waited=then.call(frame.id, call.id).state is CallState.WAITING,
         )
         for frame in after.frames.values()
-        for call in frame.of_turn()
+        for call in frame.list_turn_calls()
         if call.state in (CallState.PROPOSED, CallState.UNKNOWN)
     )
 
 
-def _before_reply(
+def _find_entry_before_reply(
     points: dict[int, tuple[ForkPoint, ...]], reached: list[Continuation], line: JournalLine
 ) -> int:
     """Return the last entry that can be forked before the first reply in this one, 0 for none or for itself."""
     events = line.entry.events if line.entry else ()
-    frame = next((frame for _, frame in forks.replies_in(events)), "")
+    frame = next((frame for _, frame in forks.list_replies(events)), "")
     before = next((now for now in reached if now.position == line.position - 1), None)
     if before is None or frame not in before.frames:
         return 0
@@ -185,7 +187,7 @@ def _before_reply(
     return nearest if nearest < line.position else 0
 
 
-def _changes(
+def _list_changeable_values(
     points: Iterable[ForkPoint], lines: tuple[JournalLine, ...]
 ) -> tuple[ChangeableValue, ...]:
     """Return the values that may be changed at these points, each at the first one where it can."""
@@ -195,14 +197,14 @@ def _changes(
         for change, value in forks.list_changeable(now):
             if change in changes:
                 continue
-            events = chain(point.later, _after(lines, now.position))
-            changeable = _changeable(now, change, value, events)
+            events = chain(point.later, _list_events_after(lines, now.position))
+            changeable = _build_changeable_value(now, change, value, events)
             if changeable is not None:
                 changes[change] = replace(changeable, asks_again=bool(point.later))
     return tuple(changes.values())
 
 
-def _changeable(
+def _build_changeable_value(
     now: Continuation, change: ForkChange, value: Any, events: Iterable[Event]
 ) -> ChangeableValue | None:
     """Return the value as the page shows it, for a reply the one that these events recorded; None if it must stay."""
@@ -211,14 +213,14 @@ def _changeable(
         return ChangeableValue(change=change, agent=now.agent, tool="", by=by, value=value)
     frame = now.frame(change.frame)
     if change.kind == "reply":
-        if wiring.catalogue().works_on_items(frame.agent):
+        if wiring.resolve_catalogue().is_working_on_items(frame.agent):
             return None
-        reply = forks.next_reply(events, change.frame)
+        reply = forks.find_next_reply(events, change.frame)
         text, proposals = (redact(reply.text), reply.calls) if reply else ("", ())
         calls = [
             {
                 "tool": redact(proposal.tool),
-                "arguments": sealing.redacted_args(proposal.tool, proposal.args),
+                "arguments": sealing.redact_args(proposal.tool, proposal.args),
             }
             for proposal in proposals
         ]
@@ -226,10 +228,10 @@ def _changeable(
         return ChangeableValue(change=change, agent=frame.agent, tool="", by="", value=document)
     call = frame.find(change.call)
     if change.kind == "arguments":
-        schemas = wiring.catalogue().tool_schemas(frame.agent, call.tool)
-        if schemas is None or sealing.held_args(call.tool, value):
+        schemas = wiring.resolve_catalogue().find_tool_schemas(frame.agent, call.tool)
+        if schemas is None or sealing.list_held_args(call.tool, value):
             return None  # those of a delegation, or their credential waits
-        redacted = sealing.redacted_args(call.tool, value)
+        redacted = sealing.redact_args(call.tool, value)
     else:
         redacted = redact(value)
     return ChangeableValue(

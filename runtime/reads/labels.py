@@ -47,7 +47,7 @@ MESSAGES: dict[MessageKind, str] = {
 AAP_KEY, GATEWAY_KEY = "aap:", "mcp:"
 
 
-def effect_texts(effect: str) -> tuple[str, str]:
+def describe_effect(effect: str) -> tuple[str, str]:
     """Return the short name of an effect class and its consequence; the class itself if it is unknown."""
     if effect not in tuple(EffectClass):
         return effect, effect
@@ -55,7 +55,7 @@ def effect_texts(effect: str) -> tuple[str, str]:
     return rule.label, rule.consequence
 
 
-def readable_key(key: str | None) -> str:
+def format_business_key(key: str | None) -> str:
     """Return a business key; empty for one that no person made."""
     return "" if key is None or key.startswith((AAP_KEY, GATEWAY_KEY)) else key
 
@@ -68,8 +68,8 @@ def readable_output(key: str | None, output: Any) -> Any:
     return output["result"] if output["error"] is None else output["error"]
 
 
-def title_of(name: str) -> str:
+def format_agent_title(name: str) -> str:
     """Return the title of an agent. A tool, and an agent without a title, is named in words. Not yet escaped."""
-    title = wiring.catalogue().titles().get(name)
+    title = wiring.resolve_catalogue().read_titles().get(name)
     words = name.replace("_", " ")
     return words[:1].upper() + words[1:] if title is None else title

@@ -10,20 +10,20 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from runtime.core.documents.blobs import digest_of
+from runtime.core.documents.blobs import hash_text
 from runtime.core.run import events as e
 from runtime.core.values.enums import CallState, Verdict
-from runtime.core.values.ids import child_frame
+from runtime.core.values.ids import make_child_frame_id
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import KeyMissing
 from runtime.models import JournalEntry
 from runtime.reads import time_limits
-from runtime.reads.journal import COLUMNS, decoded, read
+from runtime.reads.journal import COLUMNS, read, try_decode_entry
 from runtime.reads.redaction import redact
 from runtime.reads.transcript import Transcript
 from runtime.store import pool
 from runtime.store.tables import late_outcomes
-from runtime.store.tables.journal import unpacked
+from runtime.store.tables.journal import unpack_row
 from runtime.store.tables.late_outcomes import LateOutcomeRow
 
 MAX_ENTRIES = 1_000  # of one list; calls beyond that are not counted
@@ -76,7 +76,7 @@ class OutcomeLabel:
     blob: e.BlobRef | None = None
 
 
-def outcomes(ends: Collection[CallEnd]) -> dict[CallEnd, OutcomeLabel]:
+def read_outcomes(ends: Collection[CallEnd]) -> dict[CallEnd, OutcomeLabel]:
     """Return the outcome of each call from its entry, without calls whose entry is gone or cannot be read.
 
     The caller has checked that the runs may be read.
@@ -87,14 +87,17 @@ def outcomes(ends: Collection[CallEnd]) -> dict[CallEnd, OutcomeLabel]:
         ends_by_entry.setdefault((end.run, end.position), []).append(end)
     rows = JournalEntry.objects.filter(pk__in=list(ends_by_entry))
     for run, *row in rows.values_list("run_id", *COLUMNS):
-        position, body, *_ = unpacked(*row)
-        entry = decoded(body)
+        position, body, *_ = unpack_row(*row)
+        entry = try_decode_entry(body)
         for event in entry.events if entry else ():
-            if not isinstance(event, _OutcomeEvent) or (outcome := _outcome(event)) is None:
+            if (
+                not isinstance(event, _OutcomeEvent)
+                or (outcome := _make_outcome_label(event)) is None
+            ):
                 continue
             for end in ends_by_entry[run, position]:
                 if isinstance(event, e.FrameClosed):  # of the sub-agent to which it was delegated
-                    is_of = event.frame == child_frame(end.frame, end.call)
+                    is_of = event.frame == make_child_frame_id(end.frame, end.call)
                 else:
                     is_of = (event.frame, event.call) == (end.frame, end.call)
                 if is_of:
@@ -102,7 +105,7 @@ def outcomes(ends: Collection[CallEnd]) -> dict[CallEnd, OutcomeLabel]:
     return labels
 
 
-def failed_calls(runs: Collection[UUID]) -> dict[UUID, int]:
+def count_failed_calls(runs: Collection[UUID]) -> dict[UUID, int]:
     """Count the calls of each run whose last outcome is a failure. Empty if the page's time is used up."""
     if not runs or time_limits.is_used_up():
         return {}
@@ -111,12 +114,12 @@ def failed_calls(runs: Collection[UUID]) -> dict[UUID, int]:
     newest = rows.order_by("-run_id", "-position").values_list("run_id", *COLUMNS)[:MAX_ENTRIES]
     last: dict[CallKey, bool] = {}
     for run, *row in reversed(newest):
-        _, body, *_ = unpacked(*row)
-        entry = decoded(body)
+        _, body, *_ = unpack_row(*row)
+        entry = try_decode_entry(body)
         for event in entry.events if entry else ():
             if not isinstance(event, _OutcomeEvent) or isinstance(event, e.FrameClosed):
                 continue
-            if (outcome := _outcome(event)) is not None:
+            if (outcome := _make_outcome_label(event)) is not None:
                 key = CallKey(run=run, frame=event.frame, call=event.call or "")
                 last[key] = outcome.css_class == "danger"
     return Counter(key.run for key, has_failed in last.items() if has_failed)
@@ -142,10 +145,10 @@ class LateView:
     contradicts: bool = False
 
 
-def late_outcomes_of_run(run: UUID, transcript: Transcript) -> tuple[LateView, ...]:
+def list_late_outcomes_of_run(run: UUID, transcript: Transcript) -> tuple[LateView, ...]:
     """List the late outcomes of a run, oldest first. The caller has checked that the run may be read."""
     try:
-        rows = late_outcomes.read_for_run(pool.djangos(), run).genuine
+        rows = late_outcomes.read_for_run(pool.use_django_connection(), run).genuine
     except KeyMissing:
         return ()  # verify_run names the key
     if not rows:
@@ -155,17 +158,17 @@ def late_outcomes_of_run(run: UUID, transcript: Transcript) -> tuple[LateView, .
         for event in line.entry.events if line.entry else ():
             state.add(event)
     return tuple(
-        _view(late, state, transcript) for late in rows if _attempt(late) not in state.on_time
+        _build_view(late, state, transcript) for late in rows if _attempt(late) not in state.on_time
     )
 
 
-def late_outcomes_of_call(
+def list_late_outcomes_of_call(
     run: UUID, transcript: Transcript, *, frame: str, call: str
 ) -> tuple[LateView, ...]:
-    """List the late outcomes of all attempts at one call; otherwise as `late_outcomes_of_run`."""
+    """List the late outcomes of all attempts at one call; otherwise as `list_late_outcomes_of_run`."""
     return tuple(
         outcome
-        for outcome in late_outcomes_of_run(run, transcript)
+        for outcome in list_late_outcomes_of_run(run, transcript)
         if (outcome.frame, outcome.call) == (frame, call)
     )
 
@@ -204,48 +207,48 @@ class _JournalState:
         return event.frame, event.call, self.last.get((event.frame, event.call), 0)
 
 
-def _outcome(event: _OutcomeEvent) -> OutcomeLabel | None:
+def _make_outcome_label(event: _OutcomeEvent) -> OutcomeLabel | None:
     match event:
         case e.ToolStarted():
             return OutcomeLabel(label="Started", css_class="info")
         case e.ToolReturned():
-            return _done_label(event.stored or event.result)
+            return _make_done_label(event.stored or event.result)
         case e.WaitEnded(outcome="arrived" | "timed_out"):
-            return _done_label(event.result)
+            return _make_done_label(event.result)
         case e.ToolFailed():
-            return _failed_label(event.error)
+            return _make_failed_label(event.error)
         case e.CallRefused():
-            return _failed_label(event.reason)
+            return _make_failed_label(event.reason)
         case e.WaitEnded(outcome="refused"):
-            return _failed_label(str(event.result))
+            return _make_failed_label(str(event.result))
         case e.OutcomeUnknown():
             return OutcomeLabel(label="In doubt", css_class="warn", note=_cut(event.error))
         case e.OutcomeArrived(outcome="returned"):
-            return _done_label(event.stored or event.result, label="Done, late")
+            return _make_done_label(event.stored or event.result, label="Done, late")
         case e.OutcomeArrived():
-            return _failed_label(event.error)
+            return _make_failed_label(event.error)
         case e.GateDecided() if VERDICTS[event.verdict].carries == "result":
             is_answer = VERDICTS[event.verdict].replaces_call
             label = "Answered, not made" if is_answer else "Done, as reported"
-            return _done_label(event.stored or event.result, label=label)
+            return _make_done_label(event.stored or event.result, label=label)
         case e.GateDecided() if VERDICTS[event.verdict].call_becomes is CallState.FAILED:
-            return _failed_label(event.reason)
+            return _make_failed_label(event.reason)
         case e.FrameClosed():
             return (
-                _done_label(event.content)
+                _make_done_label(event.content)
                 if event.outcome == "answered"
-                else _failed_label(event.content)
+                else _make_failed_label(event.content)
             )
         case _:
             return None
 
 
-def _done_label(result: Any, label: str = "Done") -> OutcomeLabel:
+def _make_done_label(result: Any, label: str = "Done") -> OutcomeLabel:
     blob = result if isinstance(result, e.BlobRef) else None
     return OutcomeLabel(label=label, css_class="ok", note=_cut(result), blob=blob)
 
 
-def _failed_label(error: Any) -> OutcomeLabel:
+def _make_failed_label(error: Any) -> OutcomeLabel:
     return OutcomeLabel(label="Failed", css_class="danger", note=_cut(error))
 
 
@@ -261,13 +264,13 @@ def _attempt(late: LateOutcomeRow) -> Attempt:
     return late.frame, late.call, late.attempt
 
 
-def _view(late: LateOutcomeRow, state: _JournalState, transcript: Transcript) -> LateView:
+def _build_view(late: LateOutcomeRow, state: _JournalState, transcript: Transcript) -> LateView:
     call = transcript.call(late.frame, late.call)
     decided = state.decided.get(_attempt(late))
-    agrees = decided is not None and _agrees(late, decided)
+    agrees = decided is not None and _has_same_outcome(late, decided)
     if decided is None:
         is_removed = call is None and transcript.beginning is not None
-        label = _label(late, state, is_removed=is_removed)
+        label = _describe_late_outcome(late, state, is_removed=is_removed)
     elif agrees:
         label = "had reported the same."
     elif decided.verdict is Verdict.RUN_AGAIN:
@@ -290,7 +293,7 @@ def _view(late: LateOutcomeRow, state: _JournalState, transcript: Transcript) ->
     )
 
 
-def _label(late: LateOutcomeRow, state: _JournalState, *, is_removed: bool) -> str:
+def _describe_late_outcome(late: LateOutcomeRow, state: _JournalState, *, is_removed: bool) -> str:
     if is_removed:
         return "The history of this call was removed."
     attempt = _attempt(late)
@@ -303,13 +306,13 @@ def _label(late: LateOutcomeRow, state: _JournalState, *, is_removed: bool) -> s
     return "A worker applies it next, unless a person settles the call first."
 
 
-def _agrees(late: LateOutcomeRow, decided: e.GateDecided) -> bool:
+def _has_same_outcome(late: LateOutcomeRow, decided: e.GateDecided) -> bool:
     """Tell whether the reviewer's report fits the outcome. A failed call fits both a repeat and giving up."""
     if late.outcome == "failed":
         return decided.verdict is not Verdict.HAPPENED
     if decided.verdict is not Verdict.HAPPENED:
         return False
     if decided.stored:
-        return digest_of(json.dumps(late.result, separators=(",", ":"))) == decided.stored.digest
+        return hash_text(json.dumps(late.result, separators=(",", ":"))) == decided.stored.digest
     # The order of keys does not count, and `true` is not 1.
     return json.dumps(late.result, sort_keys=True) == json.dumps(decided.result, sort_keys=True)

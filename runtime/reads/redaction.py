@@ -3,7 +3,7 @@
 A token is useless without its key, but a hidden token cannot be copied. An error text may quote a token, so texts
 are searched too. Only tokens made by `runtime.keyring.sealing` are hidden. Other values that look like secrets are
 shown in full, as are truncated tokens, which are ciphertext. Arguments for reviewers go through
-`runtime.keyring.sealing.redacted_args`, which knows their place and decrypts hidden ones.
+`runtime.keyring.sealing.redact_args`, which knows their place and decrypts hidden ones.
 """
 
 import re

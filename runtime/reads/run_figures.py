@@ -77,15 +77,15 @@ class RunFigures:
     @property
     def success(self) -> int | None:
         """The share of succeeded runs among those that succeeded or failed, in percent."""
-        return _percent(self.succeeded, self.succeeded + self.failed)
+        return _compute_percent(self.succeeded, self.succeeded + self.failed)
 
     @property
     def approval(self) -> int | None:
         """The share of approved calls among those that people approved or denied, in percent."""
-        return _percent(self.approved, self.approved + self.denied)
+        return _compute_percent(self.approved, self.approved + self.denied)
 
 
-def agent_figures(readable: Q, agent: str) -> RunFigures:
+def read_agent_figures(readable: Q, agent: str) -> RunFigures:
     """Return the figures of the last runs of an agent that `readable` selects."""
     rows = list(
         Run.objects.filter(readable, agent=agent)
@@ -96,13 +96,13 @@ def agent_figures(readable: Q, agent: str) -> RunFigures:
     times = sorted(ended - began for _, status, began, ended in rows if status in _GOOD and ended)
     verdicts: Mapping[str, int] = {}
     if rows:
-        verdicts = wiring.approvals().verdicts([run for run, _, _, _ in rows])
+        verdicts = wiring.resolve_approvals().count_verdicts([run for run, _, _, _ in rows])
     return RunFigures(
         runs=len(rows),
         succeeded=sum(statuses[status] for status in _GOOD),
         failed=sum(statuses[status] for status in _BAD),
-        median=_quantile(times, 0.5),
-        p95=_quantile(times, 0.95),
+        median=_compute_quantile(times, 0.5),
+        p95=_compute_quantile(times, 0.95),
         approved=verdicts.get("approved", 0),
         denied=verdicts.get("denied", 0),
     )
@@ -176,7 +176,7 @@ def describe_rate_limits(waits: Sequence[RateLimitWait]) -> str:
     )
 
 
-def limited_models() -> tuple[LimitedModel, ...]:
+def list_limited_models() -> tuple[LimitedModel, ...]:
     """Count the waiting calls by model. The caller has checked that the actor may read every run."""
     with connection.cursor() as cursor:
         cursor.execute(_BY_MODEL, {"most": MOST, "statuses": [str(status) for status in MAY_WAIT]})
@@ -187,16 +187,16 @@ def limited_models() -> tuple[LimitedModel, ...]:
     )
 
 
-def _percent(share: int, total: int) -> int | None:
+def _compute_percent(share: int, total: int) -> int | None:
     return round(100 * share / total) if total else None
 
 
-def _quantile(times: Sequence[timedelta], share: float) -> timedelta | None:
+def _compute_quantile(times: Sequence[timedelta], share: float) -> timedelta | None:
     """Return the smallest time that at least this share of the times do not exceed."""
     return times[ceil(share * len(times)) - 1] if times else None
 
 
-def recount_from(newest: date | None) -> datetime:
+def compute_recount_start(newest: date | None) -> datetime:
     """Return the time from which a round counts again if `newest` is the last counted day; None for none."""
     start = newest - RECOUNTED if newest else date(2000, 1, 1)
     return datetime.combine(start, time.min, tzinfo=UTC)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from runtime.core.run.accounting import active_seconds
+from runtime.core.run.accounting import compute_active_seconds
 from runtime.core.run.continuation import Continuation, RunStatus
 from runtime.core.run.events import Remembered
 from runtime.core.values.budgets import (
@@ -21,21 +21,21 @@ from runtime.core.values.budgets import (
     BudgetLimits,
     Limit,
     Spent,
-    name_of,
+    name_limit,
+    name_unit,
     to_text,
-    unit_of,
 )
-from runtime.core.values.ids import depth_of
+from runtime.core.values.ids import compute_depth
 from runtime.models import Gate
 from runtime.ports import wiring
-from runtime.reads.journal import Remaining, latest, read, remaining
+from runtime.reads.journal import Remaining, fold_last_state, read, read_remaining
 from runtime.reads.run_rows import RunDetail
-from runtime.reads.timeline import StepMap, Timeline, map_of, rows_of_step, timeline_of
+from runtime.reads.timeline import StepMap, Timeline, build_map, build_timeline, list_step_rows
 from runtime.reads.trace.calls import CallRecord
 from runtime.reads.trace.fold import Trace, fold
 from runtime.reads.trace.frames import FrameMessage
 from runtime.reads.trace.span import GateFacts, Span
-from runtime.reads.transcript import Transcript, transcript_of
+from runtime.reads.transcript import Transcript, build_transcript
 
 LONG = 600  # entries above which a run is kept for the next page
 MAX_BYTES = (
@@ -69,30 +69,30 @@ class BudgetUsage:
     unpriced: int = 0
 
 
-def usage(run: UUID) -> tuple[BudgetUsage, ...]:
+def read_budget_usage(run: UUID) -> tuple[BudgetUsage, ...]:
     """Return the usage of a run, its own first. The caller has checked that the run may be read."""
-    journal = remaining(run)
-    return usage_of(latest(journal.start, journal.lines))
+    journal = read_remaining(run)
+    return compute_budget_usage(fold_last_state(journal.start, journal.lines))
 
 
-def usage_of(now: Continuation) -> tuple[BudgetUsage, ...]:
+def compute_budget_usage(now: Continuation) -> tuple[BudgetUsage, ...]:
     """Return the usage of a run in this state. Return nothing if none of its entries can be read or folded."""
     if not now.position:
         return ()
-    seconds = active_seconds(now, timezone.now())
+    seconds = compute_active_seconds(now, timezone.now())
     budget = now.budget or BudgetLimits()
-    deepest = max((depth_of(frame) + 1 for frame in now.frames), default=0)
+    deepest = max((compute_depth(frame) + 1 for frame in now.frames), default=0)
     uses = []
     for limit in Limit:
         if limit in _ALWAYS or budget.of(limit) is not None:
-            used = _used(limit, now.spent, seconds, deepest)
+            used = _compute_used(limit, now.spent, seconds, deepest)
             uses.append(_use(None, now.agent, limit, used, budget, now.spent))
     for frame in now.frames.values():
         for limit in Limit:
             if frame.budget is not None and frame.budget.of(limit) is not None:
                 below = [other for other in now.frames if f"{other}.".startswith(f"{frame.id}.")]
-                levels = max(map(depth_of, below)) - depth_of(frame.id) + 1
-                used = _used(limit, frame.spent, seconds - frame.since, levels)
+                levels = max(map(compute_depth, below)) - compute_depth(frame.id) + 1
+                used = _compute_used(limit, frame.spent, seconds - frame.since, levels)
                 uses.append(_use(frame.id, frame.agent, limit, used, frame.budget, frame.spent))
     return tuple(uses)
 
@@ -107,17 +107,17 @@ class RunHistory:
     @cached_property
     def transcript(self) -> Transcript:
         """The frames with their calls and messages."""
-        return transcript_of(self.trace)
+        return build_transcript(self.trace)
 
     @cached_property
     def timeline(self) -> Timeline:
         """The spans on an axis."""
-        return timeline_of(self.trace, until=self.until)
+        return build_timeline(self.trace, until=self.until)
 
     @cached_property
     def usage(self) -> tuple[BudgetUsage, ...]:
         """The usage of the run's limits."""
-        return usage_of(self.trace.now)
+        return compute_budget_usage(self.trace.now)
 
     @property
     def memory(self) -> tuple[Remembered, ...]:
@@ -127,13 +127,13 @@ class RunHistory:
     @cached_property
     def steps(self) -> StepMap:
         """The map of the timeline."""
-        return map_of(self.timeline.rows)
+        return build_map(self.timeline.rows)
 
     def step(self, step: str) -> "StepView | None":
         """Return a step by name: a frame, a call of a frame, or a model call; None if there is none."""
         frame_id, _, part_id = step.partition("/")
         frame = self.trace.frames.get(frame_id)
-        rows = rows_of_step(self.trace, step, until=self.until)
+        rows = list_step_rows(self.trace, step, until=self.until)
         if frame is None or not rows:
             return None
         call = frame.by_id.get(part_id)
@@ -186,11 +186,11 @@ def open_history(run: RunDetail, *, provider_errors: bool = False) -> Iterator[R
     when the whole run is read again.
     """
     key = (run.id, provider_errors, run.history_begins, run.archived_at, run.removed_at)
-    gates = _gates(run.id)
+    gates = _read_gate_facts(run.id)
     reading = _SHELF.take(key) if run.status != RunStatus.QUARANTINED else None
-    if reading is None or not reading.goes_on(run, gates):
-        reading = _Reading(remaining(run.id), run, gates, provider_errors)
-    yield reading.history_of(run)
+    if reading is None or not reading.read_new_entries(run, gates):
+        reading = _Reading(read_remaining(run.id), run, gates, provider_errors)
+    yield reading.build_history(run)
     if reading.position > LONG and not reading.is_odd:
         _SHELF.put(key, reading, reading.size)
 
@@ -228,7 +228,7 @@ class _Reading:
         """Whether the whole journal is read each time, because not only new entries may change it."""
         return bool(self._trace.unreadable) or self._trace.exported
 
-    def goes_on(self, run: RunDetail, gates: Mapping[UUID, GateFacts]) -> bool:
+    def read_new_entries(self, run: RunDetail, gates: Mapping[UUID, GateFacts]) -> bool:
         """Read the entries that are new. Return False if they do not follow those that were read."""
         assert self._last is not None  # only long runs are kept
         last, *lines = read(run.id, after=self.position - 1) or (None,)
@@ -243,7 +243,7 @@ class _Reading:
         self._gates = gates
         return not self._trace.exported
 
-    def history_of(self, run: RunDetail) -> RunHistory:
+    def build_history(self, run: RunDetail) -> RunHistory:
         """Return the history until now; for a moment the same one while nothing happens, because only clocks go on."""
         now, state = timezone.now(), (run.status, run.ended_at)
         is_fresh = run.ended_at is not None or now - self._at < FRESH
@@ -256,7 +256,7 @@ class _Reading:
         return self._history
 
 
-def _used(limit: Limit, spent: Spent, seconds: float, levels: int) -> Amount:
+def _compute_used(limit: Limit, spent: Spent, seconds: float, levels: int) -> Amount:
     match limit:
         case Limit.SECONDS:
             return float(int(seconds))
@@ -274,8 +274,8 @@ def _use(
     return BudgetUsage(
         frame=frame,
         agent=agent,
-        limit=name_of(limit),
-        unit=unit_of(limit),
+        limit=name_limit(limit),
+        unit=name_unit(limit),
         used=to_text(limit, used),
         allowed=None if allowed is None else to_text(limit, allowed),
         share=0 if allowed is None else min(100, int(100 * used / allowed)),
@@ -283,9 +283,11 @@ def _use(
     )
 
 
-def _gates(run: UUID) -> dict[UUID, GateFacts]:
+def _read_gate_facts(run: UUID) -> dict[UUID, GateFacts]:
     rows = list(Gate.objects.filter(run_id=run).values_list("id", "state", "decided_at"))
-    approvals = wiring.approvals().requests_by_gate([gate for gate, _, _ in rows]) if rows else {}
+    approvals = (
+        wiring.resolve_approvals().map_requests([gate for gate, _, _ in rows]) if rows else {}
+    )
     decided = {Gate.State.DECIDED, Gate.State.EFFECTIVE}
     return {
         gate: GateFacts(decided_at=at if state in decided else None, approval=approvals.get(gate))

@@ -18,7 +18,7 @@ from runtime.models import Gate, Run, Signal, WaitingCall
 from runtime.ports import wiring
 from runtime.reads import filters, labels, run_figures
 from runtime.reads.redaction import redact
-from runtime.reads.suspects import Suspicion, suspicions
+from runtime.reads.suspects import Suspicion, read_suspicions
 from runtime.store import archived_runs, pool
 from runtime.store.tables.signals import CANCEL, MESSAGE, PAUSE, RESUME
 
@@ -143,7 +143,7 @@ class RunRow:
     @property
     def readable_key(self) -> str:
         """The business key; empty if a protocol made it."""
-        return labels.readable_key(self.business_key)
+        return labels.format_business_key(self.business_key)
 
     @property
     def ended(self) -> bool:
@@ -216,11 +216,11 @@ class PendingRequests:
     pause: bool | None
 
 
-def runs_page(
+def read_runs_page(
     condition: Q, *, limit: int = 50, cursor: UUID | None = None, oldest: bool = False
 ) -> Page[RunLine]:
     """List the runs that meet `condition`, newest or `oldest` first, without whole inputs and outputs."""
-    rows = _some_runs(condition, None, limit, cursor, oldest=oldest).defer(
+    rows = _select_runs(condition, None, limit, cursor, oldest=oldest).defer(
         "input", "output", "reason", "head"
     )
     rows = rows.annotate(
@@ -228,10 +228,10 @@ def runs_page(
         first_input=Left("input", filters.READ_CHARACTERS),
         first_output=Left("output", filters.READ_CHARACTERS),
     )
-    return _page(rows, limit, _line)
+    return _build_page(rows, limit, _build_line)
 
 
-def newest(condition: Q, number: int) -> Q:
+def select_newest(condition: Q, number: int) -> Q:
     """Return the condition for so many of the newest runs among these, for a search that must not read them all."""
     ids = Run.objects.filter(condition).order_by("-id").values_list("id", flat=True)
     oldest = ids[number - 1 : number].first()
@@ -242,18 +242,24 @@ def run_details(
     condition: Q, *, business_key: str | None = None, limit: int = 50, cursor: UUID | None = None
 ) -> Page[RunDetail]:
     """List runs as runs_page does, with input and output."""
-    return _page(_with_mail(_some_runs(condition, business_key, limit, cursor)), limit, _detail)
+    return _build_page(
+        _with_mail(_select_runs(condition, business_key, limit, cursor)), limit, _build_detail
+    )
 
 
 def run_detail(condition: Q, run: UUID) -> RunDetail | None:
     """Return a run; None if it does not meet `condition`."""
     row = _with_mail(Run.objects.filter(condition, id=run)).first()
-    return None if row is None else _detail(row, _gates(Q(run=row)), suspicions([row]).get(run))
+    return (
+        None
+        if row is None
+        else _build_detail(row, _list_gates(Q(run=row)), read_suspicions([row]).get(run))
+    )
 
 
-def file_of(run: UUID) -> str | None:
+def find_archive_key(run: UUID) -> str | None:
     """Return the key of an archived run's file in the object store."""
-    archived_run = archived_runs.find_file(pool.djangos(), run)
+    archived_run = archived_runs.find_file(pool.use_django_connection(), run)
     return None if archived_run is None else archived_run.key
 
 
@@ -264,7 +270,7 @@ def with_archive(detail: RunDetail) -> RunDetail:
     """
     if detail.archived_at is None:
         return detail
-    if (read := archived_runs.read_for_page(pool.djangos(), detail.id)) is None:
+    if (read := archived_runs.read_for_page(pool.use_django_connection(), detail.id)) is None:
         return run_detail(Q(), detail.id) or detail  # restored or erased since it was read
     output, reason = read.row["output"], read.row["reason"]
     return replace(
@@ -277,7 +283,7 @@ def with_archive(detail: RunDetail) -> RunDetail:
     )
 
 
-def quarantined(condition: Q) -> int:
+def count_quarantined(condition: Q) -> int:
     """Count the quarantined runs among those that meet `condition`. This reads active runs alone."""
     return Run.objects.filter(condition, status=RunStatus.QUARANTINED, ended_at=None).count()
 
@@ -287,7 +293,7 @@ def is_cancel_requested(run: UUID) -> bool:
     return Signal.objects.filter(run_id=run, kind=CANCEL).exists()
 
 
-def pending_requests(run: UUID) -> PendingRequests:
+def read_pending_requests(run: UUID) -> PendingRequests:
     """Return cancel, pause and resume signals that no worker has applied yet."""
     sent = Signal.objects.filter(run_id=run, kind__in=[CANCEL, PAUSE, RESUME]).order_by("id")
     kinds = list(sent.values_list("kind", flat=True))
@@ -297,13 +303,13 @@ def pending_requests(run: UUID) -> PendingRequests:
 
 def is_paused(run: UUID) -> bool:
     """Tell whether the run is paused, also if no worker has applied the pause or the resume yet."""
-    pause = pending_requests(run).pause
+    pause = read_pending_requests(run).pause
     if pause is not None:
         return pause
     return Run.objects.filter(id=run, status=RunStatus.PAUSED).exists()
 
 
-def _some_runs(
+def _select_runs(
     condition: Q,
     business_key: str | None,
     limit: int,
@@ -343,7 +349,7 @@ def _with_mail(runs: QuerySet[Run]) -> QuerySet[Run]:
     )
 
 
-def _page(
+def _build_page(
     rows: Iterable[Run],
     limit: int,
     make: Callable[[Run, Sequence[GateView], Suspicion | None], R],
@@ -351,19 +357,19 @@ def _page(
     runs = list(rows)
     page_rows = runs[:limit]
     gates: dict[UUID, list[GateView]] = {row.id: [] for row in page_rows}
-    for gate in _gates(Q(run__in=[row.id for row in page_rows])):
+    for gate in _list_gates(Q(run__in=[row.id for row in page_rows])):
         gates[gate.run].append(gate)
-    suspected = suspicions(page_rows)
+    suspected = read_suspicions(page_rows)
     return Page(
         items=tuple(make(row, gates[row.id], suspected.get(row.id)) for row in page_rows),
         next=str(page_rows[-1].id) if len(runs) > limit else None,
     )
 
 
-def _gates(condition: Q) -> tuple[GateView, ...]:
+def _list_gates(condition: Q) -> tuple[GateView, ...]:
     pending = Q(state__in=[Gate.State.OPEN, Gate.State.DECIDED])
     rows = list(Gate.objects.filter(condition & pending).order_by("opened_at", "id"))
-    links = wiring.approvals().links_by_gate([row.id for row in rows]) if rows else {}
+    links = wiring.resolve_approvals().map_links([row.id for row in rows]) if rows else {}
     gates = []
     for row in rows:
         link = links.get(row.id)
@@ -384,7 +390,7 @@ def _gates(condition: Q) -> tuple[GateView, ...]:
     return tuple(gates)
 
 
-def _row(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None) -> dict[str, Any]:
+def _build_row(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None) -> dict[str, Any]:
     """Return the fields of RunRow."""
     return {
         **{name: getattr(run, name) for name in _COLUMNS},
@@ -394,19 +400,21 @@ def _row(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None) -> di
     }
 
 
-def _line(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = None) -> RunLine:
+def _build_line(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = None) -> RunLine:
     reason: str | None = getattr(run, "reason_start", None)
     return RunLine(
-        **_row(run, gates, suspicion),
+        **_build_row(run, gates, suspicion),
         reason_start=redact(reason or ""),
-        title=labels.readable_key(run.business_key)
-        or filters.title(getattr(run, "first_input", None), run.agent)
+        title=labels.format_business_key(run.business_key)
+        or filters.format_title(getattr(run, "first_input", None), run.agent)
         or run.agent,
-        answer=filters.answer(getattr(run, "first_output", None), run.business_key),
+        answer=filters.cut_answer(getattr(run, "first_output", None), run.business_key),
     )
 
 
-def _detail(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = None) -> RunDetail:
+def _build_detail(
+    run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = None
+) -> RunDetail:
     history: dict[str, Any] = {}
     end: int | None = getattr(run, "history_end", None)
     if end is not None:  # the journal was shortened; a run without payloads has none
@@ -417,7 +425,7 @@ def _detail(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = N
         until = datetime.fromisoformat(wait["until"])
         waits.append(WaitView(**{**wait, "match": redact(wait["match"]), "until": until}))
     return RunDetail(
-        **_row(run, gates, suspicion),
+        **_build_row(run, gates, suspicion),
         input=as_json(run.input),
         output=None if run.output is None else as_json(run.output),
         reason=None if run.reason is None else redact(run.reason),

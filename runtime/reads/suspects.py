@@ -52,7 +52,7 @@ class SuspectTotals:
     tried: int
 
 
-def suspicions(runs: Collection[Run]) -> dict[UUID, Suspicion]:
+def read_suspicions(runs: Collection[Run]) -> dict[UUID, Suspicion]:
     """Return the numbers of those of these runs that are suspected. Without any this reads nothing."""
     suspected = [run for run in runs if run.isolated and run.status != RunStatus.QUARANTINED]
     if not suspected:
@@ -65,7 +65,7 @@ def suspicions(runs: Collection[Run]) -> dict[UUID, Suspicion]:
     }
 
 
-def suspect_totals() -> SuspectTotals:
+def count_suspects() -> SuspectTotals:
     """Count all suspected runs. The caller has checked that the actor may read every run."""
     waits = Q(owner=None)
     return SuspectTotals(
@@ -73,7 +73,7 @@ def suspect_totals() -> SuspectTotals:
     )
 
 
-def crashes(run: UUID) -> tuple[LostLease, ...]:
+def list_crashes(run: UUID) -> tuple[LostLease, ...]:
     """Return the crashes in order, each with its `other_runs`; none if the run is not quarantined for crashes."""
     poisoned = Run.objects.filter(
         id=run,

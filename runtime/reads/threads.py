@@ -26,7 +26,7 @@ class ThreadRun:
     head: str
 
 
-def answered(condition: Q, *, agent: str, thread: str) -> tuple[ThreadRun, ...]:
+def list_answered_runs(condition: Q, *, agent: str, thread: str) -> tuple[ThreadRun, ...]:
     """List the newest runs of the agent in this thread that meet `condition`, with an answer, the newest first.
 
     Runs that retention has erased or the archive has, and very long ones, are left out.
@@ -55,7 +55,7 @@ class RememberedText:
     text: str | None
 
 
-def memory_of(memory_texts: Sequence[Remembered]) -> tuple[RememberedText, ...]:
+def read_memory_texts(memory_texts: Sequence[Remembered]) -> tuple[RememberedText, ...]:
     """Return what a run remembers, with the texts that exist and match their digests, secrets redacted."""
     if not memory_texts:
         return ()
@@ -63,7 +63,7 @@ def memory_of(memory_texts: Sequence[Remembered]) -> tuple[RememberedText, ...]:
     texts: dict[str, str] = {}
     for digest, body in rows.values_list("digest", "body"):
         try:
-            blobs.value_of(blobs.Blob(digest=digest, text=body))
+            blobs.decode_blob(blobs.Blob(digest=digest, text=body))
         except Unreadable:
             continue
         texts[digest] = redact(blobs.read_memory(body))

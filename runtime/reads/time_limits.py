@@ -20,7 +20,7 @@ class TooLong(Exception):
 
 
 @contextmanager
-def page(*, bounded: bool) -> Iterator[None]:
+def limit_page_time(*, bounded: bool) -> Iterator[None]:
     """Start the clock. Only a `bounded` page is aborted; a request that changes data must finish."""
     began, is_bounded = _began.set(monotonic()), _is_bounded.set(bounded)
     try:
@@ -30,7 +30,7 @@ def page(*, bounded: bool) -> Iterator[None]:
         _is_bounded.reset(is_bounded)
 
 
-def soft_end() -> float | None:
+def compute_soft_end() -> float | None:
     """Return the `time.monotonic()` at which the page begins to leave parts out; None outside a page."""
     began = _began.get()
     return None if began is None else began + SOFT_SECONDS
@@ -38,7 +38,7 @@ def soft_end() -> float | None:
 
 def is_used_up() -> bool:
     """Tell whether the page omits optional parts."""
-    end = soft_end()
+    end = compute_soft_end()
     return end is not None and monotonic() >= end
 
 

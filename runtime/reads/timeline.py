@@ -8,7 +8,7 @@ from enum import IntEnum, StrEnum
 from itertools import pairwise
 from math import ceil
 
-from runtime.reads.trace.calls import facts_of
+from runtime.reads.trace.calls import derive_facts
 from runtime.reads.trace.fold import Trace
 from runtime.reads.trace.span import Bar, Span, SpanKind, SpanResult, SpanState, Usage
 
@@ -111,7 +111,7 @@ class Axis:
             return segment.x + segment.width
         return segment.x + segment.width * ((moment - segment.start) / segment.lasted)
 
-    def spent(self, use: TimeUse) -> timedelta:
+    def sum_use(self, use: TimeUse) -> timedelta:
         """Return the total time of one use."""
         of_use = (segment.lasted for segment in self.segments if segment.use is use)
         return sum(of_use, timedelta())
@@ -163,9 +163,9 @@ class Axis:
         return tuple(ticks)
 
 
-def axis(periods: Iterable[Period], start: datetime, end: datetime) -> Axis:
+def build_axis(periods: Iterable[Period], start: datetime, end: datetime) -> Axis:
     """Return the axis from `start` to `end`."""
-    parts = _parts(list(periods), start, end)
+    parts = _merge_periods(list(periods), start, end)
     work = sum((to - since).total_seconds() for use, since, to in parts if use is TimeUse.WORK)
     idle = sum(1 for use, _, _ in parts if use is not TimeUse.WORK)
     cap = (work or 1.0) * IDLE_SHARE / idle if idle else 0.0
@@ -215,27 +215,27 @@ class Timeline:
     @property
     def working(self) -> timedelta:
         """The time at work."""
-        return self.axis.spent(TimeUse.WORK)
+        return self.axis.sum_use(TimeUse.WORK)
 
     @property
     def people(self) -> timedelta:
         """The time spent waiting for people."""
-        return self.axis.spent(TimeUse.PEOPLE)
+        return self.axis.sum_use(TimeUse.PEOPLE)
 
     @property
     def retrying(self) -> timedelta:
         """The time spent waiting for retries."""
-        return self.axis.spent(TimeUse.RETRY)
+        return self.axis.sum_use(TimeUse.RETRY)
 
     @property
     def waiting(self) -> timedelta:
         """The time spent waiting for a time or an external event."""
-        return self.axis.spent(TimeUse.WAIT)
+        return self.axis.sum_use(TimeUse.WAIT)
 
     @property
     def idle(self) -> timedelta:
         """The remaining time, such as waiting for a worker."""
-        return self.axis.spent(TimeUse.IDLE)
+        return self.axis.sum_use(TimeUse.IDLE)
 
     @property
     def retries(self) -> int:
@@ -253,10 +253,10 @@ class Timeline:
         return tuple(row for row in self.rows if row.for_people)
 
 
-def timeline_of(trace: Trace, *, until: datetime) -> Timeline:
+def build_timeline(trace: Trace, *, until: datetime) -> Timeline:
     """Place the spans of a run on an axis from its start."""
-    rows, start, until = trace.spans(), trace.start, max(until, trace.start)
-    drawn = axis(
+    rows, start, until = trace.list_spans(), trace.start, max(until, trace.start)
+    drawn = build_axis(
         (
             Period(use=_USES[row.kind], start=row.start, end=row.end or until)
             for row in rows
@@ -265,9 +265,9 @@ def timeline_of(trace: Trace, *, until: datetime) -> Timeline:
         start,
         until,
     )
-    facts = facts_of(call for frame in trace.frames.values() for call in frame.calls)
+    facts = derive_facts(call for frame in trace.frames.values() for call in frame.calls)
     for index, row in enumerate(rows):
-        _name(row, index, until)
+        _identify_row(row, index, until)
         row.fact = facts.get(row.step, "")
         if row.start is not None:
             row.offset = max(row.start - start, timedelta())
@@ -278,22 +278,22 @@ def timeline_of(trace: Trace, *, until: datetime) -> Timeline:
     return Timeline(rows=tuple(rows), axis=drawn, start=start, until=until)
 
 
-def rows_of_step(trace: Trace, step: str, *, until: datetime) -> tuple[Span, ...]:
+def list_step_rows(trace: Trace, step: str, *, until: datetime) -> tuple[Span, ...]:
     """Return the rows of one step with their ids and durations, without those of the others."""
-    rows = [(index, row) for index, row in enumerate(trace.spans()) if row.step == step]
+    rows = [(index, row) for index, row in enumerate(trace.list_spans()) if row.step == step]
     for index, row in rows:
-        _name(row, index, max(until, trace.start))
+        _identify_row(row, index, max(until, trace.start))
     return tuple(row for _, row in rows)
 
 
-def _name(row: Span, index: int, until: datetime) -> None:
+def _identify_row(row: Span, index: int, until: datetime) -> None:
     """Set the id of a row, and how long it lasted."""
     row.id = f"r{index}"
     if row.start is not None:
         row.lasted = max((row.end or until) - row.start, timedelta())
 
 
-def _parts(
+def _merge_periods(
     periods: list[Period], start: datetime, end: datetime
 ) -> list[tuple[TimeUse, datetime, datetime]]:
     """Return consecutive times with their use; neighbours of one use are merged."""
@@ -326,7 +326,7 @@ class RowFilter(StrEnum):
     WAITING = "waiting"
     PEOPLE = "people"
 
-    def chooses(self, span: Span) -> bool:
+    def is_chosen(self, span: Span) -> bool:
         """Tell whether the span is one of these."""
         match self:
             case RowFilter.FAILED:
@@ -362,15 +362,15 @@ class StepMap:
 
     def count(self, choice: RowFilter) -> int:
         """Count the rows that a filter chooses."""
-        return sum(choice.chooses(span) for span in self.spans)
+        return sum(choice.is_chosen(span) for span in self.spans)
 
-    def matches(self, choice: RowFilter | None, text: str) -> Sequence[int]:
+    def select_rows(self, choice: RowFilter | None, text: str) -> Sequence[int]:
         """Return the indexes of the rows that the filter chooses and that have the text."""
         text = text.casefold()
         return [
             index
             for index, span in enumerate(self.spans)
-            if (choice is None or choice.chooses(span)) and text in span.words.casefold()
+            if (choice is None or choice.is_chosen(span)) and text in span.words.casefold()
         ]
 
     def rows(self, indexes: Sequence[int]) -> tuple[MapRow, ...]:
@@ -399,7 +399,7 @@ class StepMap:
         return tuple(rows)
 
 
-def map_of(spans: Sequence[Span]) -> StepMap:
+def build_map(spans: Sequence[Span]) -> StepMap:
     """Return the map of the rows of a timeline, which are in tree order."""
     parents: list[int] = []
     usages: list[Usage | None] = [span.usage for span in spans]
@@ -410,7 +410,7 @@ def map_of(spans: Sequence[Span]) -> StepMap:
         parents.append(agents[-1] if agents else -1)
         if span.usage is not None:
             for agent in agents:
-                usages[agent] = span.usage.plus(usages[agent])
+                usages[agent] = span.usage.add_usage(usages[agent])
         if span.kind is SpanKind.AGENT and span.state is not SpanState.NEW_VERSION:
             agents.append(index)
     return StepMap(spans=spans, parents=parents, usages=usages)

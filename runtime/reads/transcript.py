@@ -18,7 +18,7 @@ from runtime.core.values.enums import CallState
 from runtime.errors import ObjectStoreDown
 from runtime.keyring import sealing
 from runtime.models import Run, Signal
-from runtime.reads.journal import Beginning, Remaining, remaining
+from runtime.reads.journal import Beginning, Remaining, read_remaining
 from runtime.reads.redaction import redact
 from runtime.reads.trace.calls import CallRecord
 from runtime.reads.trace.fold import Ending, Origin, RunPause, Trace, fold
@@ -45,7 +45,7 @@ class AgentMessage:
     changed_by: str
 
 
-def messages_of(calls: Iterable[CallRecord]) -> tuple[AgentMessage, ...]:
+def list_messages(calls: Iterable[CallRecord]) -> tuple[AgentMessage, ...]:
     """Return the messages among these calls, those that wait last. A message that was not released is not there."""
     messages = []
     for call in calls:
@@ -98,7 +98,7 @@ class Transcript:
     @property
     def agent_messages(self) -> tuple[AgentMessage, ...]:
         """The messages of agents to the requester."""
-        return messages_of(call for frame in self.frames() for call in frame.calls)
+        return list_messages(call for frame in self.frames() for call in frame.calls)
 
     @property
     def prompts(self) -> tuple[PinnedPrompt, ...]:
@@ -113,9 +113,9 @@ class Transcript:
     def calls(self) -> Iterator[CallRecord]:
         """Yield the calls that are not delegations; the calls of a sub-agent replace its delegation."""
         for root in self.roots:
-            yield from _leaves(root)
+            yield from _walk_leaves(root)
 
-    def all_messages(self) -> list[FrameMessage]:
+    def list_messages(self) -> list[FrameMessage]:
         """Return all messages of the run in order."""
         return sorted((m for f in self.frames() for m in f.messages), key=lambda m: m.order)
 
@@ -148,7 +148,7 @@ class Transcript:
         waits += [frame.retry.until for frame in self.frames() if frame.retry]
         return min((until for until in waits if until is not None), default=None)
 
-    def denied(self, tool: str) -> frozenset[str]:
+    def list_denied_turns(self, tool: str) -> frozenset[str]:
         """Return the turns in which this tool was denied and which count towards the end of the run."""
         denials = (denial for denial in self.denials.values() if denial.tool == tool)
         return frozenset(denial.turn for denial in denials if denial.counts)
@@ -165,19 +165,19 @@ class Transcript:
 
 def read_transcript(run: UUID, *, provider_errors: bool = False) -> Transcript:
     """Read the whole journal of a run. The caller has checked access, and that `provider_errors` is for an admin."""
-    return transcript_of(fold(remaining(run), provider_errors=provider_errors))
+    return build_transcript(fold(read_remaining(run), provider_errors=provider_errors))
 
 
-def reachable_transcript(run: UUID, *, provider_errors: bool = False) -> Transcript:
+def read_reachable_transcript(run: UUID, *, provider_errors: bool = False) -> Transcript:
     """Do the same, without entries if they are in the archive and it does not answer."""
     try:
         return read_transcript(run, provider_errors=provider_errors)
     except ObjectStoreDown:
-        empty = transcript_of(fold(Remaining(run=run, lines=())))
+        empty = build_transcript(fold(Remaining(run=run, lines=())))
         return replace(empty, is_out_of_reach=True)
 
 
-def transcript_of(trace: Trace) -> Transcript:
+def build_transcript(trace: Trace) -> Transcript:
     """Return the transcript of a folded journal."""
     return Transcript(
         roots=tuple(trace.roots),
@@ -208,7 +208,7 @@ class CallContext:
         return any(frame.todo or frame.plan is not None for frame in self.path)
 
 
-def context_of(transcript: Transcript, *, frame: str, call: str) -> CallContext:
+def build_call_context(transcript: Transcript, *, frame: str, call: str) -> CallContext:
     """Return the context of `call` of `frame`."""
     path = tuple(f for f in transcript.frames() if f.is_above(frame))
     on_path = {f.id for f in path}
@@ -270,9 +270,9 @@ def list_inquiries(
     return (*received, *waiting)
 
 
-def _leaves(frame: FrameRecord) -> Iterator[CallRecord]:
+def _walk_leaves(frame: FrameRecord) -> Iterator[CallRecord]:
     for call in frame.calls:
         if call.id not in frame.children:
             yield call
         else:
-            yield from _leaves(frame.children[call.id])
+            yield from _walk_leaves(frame.children[call.id])

@@ -36,11 +36,11 @@ class VersionDifference:
     cut: bool
 
 
-def differences(changes: Iterable[AgentChange]) -> tuple[VersionDifference, ...]:
+def list_differences(changes: Iterable[AgentChange]) -> tuple[VersionDifference, ...]:
     """Return the changes in order, those that need approval first."""
     changed = []
     for change in sorted(changes, key=lambda change: not change.asks):
-        lines = diff_lines(change.before, change.after)
+        lines = compare_lines(change.before, change.after)
         word: Literal["added", "removed", "changed"] = "changed"
         if change.before is None:
             word = "added"
@@ -57,9 +57,9 @@ def differences(changes: Iterable[AgentChange]) -> tuple[VersionDifference, ...]
     return tuple(changed)
 
 
-def diff_lines(before: Any, after: Any) -> tuple[DiffLine, ...]:
+def compare_lines(before: Any, after: Any) -> tuple[DiffLine, ...]:
     """Compare two texts, or JSON values, by line. One line more than MAX_LINES tells that more exist."""
-    marks = unified_diff(_text(before), _text(after), n=CONTEXT_LINES, lineterm="")
+    marks = unified_diff(_format_value(before), _format_value(after), n=CONTEXT_LINES, lineterm="")
     after_names = islice(marks, 2, MAX_LINES + 3)  # the names of two files
     return tuple(
         DiffLine(kind=_KINDS.get(mark[0], "same"), text="" if mark[0] == "@" else mark[1:])
@@ -67,7 +67,7 @@ def diff_lines(before: Any, after: Any) -> tuple[DiffLine, ...]:
     )
 
 
-def _text(value: Any) -> list[str]:
+def _format_value(value: Any) -> list[str]:
     if value is None:
         return []
     text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)

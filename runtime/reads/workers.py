@@ -17,7 +17,7 @@ from runtime.reads.run_rows import RunDetail
 from runtime.reads.transcript import Transcript
 from runtime.store import leases
 from runtime.store.tables import kill_switches, trigger_sources
-from runtime.store.workers import quantile, sweeper_name
+from runtime.store.workers import estimate_quantile, name_sweeper
 
 ALIVE = timedelta(seconds=10)
 
@@ -64,7 +64,7 @@ _BACKLOG = f"""
 """
 
 
-def worker_beats(within: timedelta, host: str | None = None, *, isolated: bool = False) -> bool:
+def has_live_worker(within: timedelta, host: str | None = None, *, isolated: bool = False) -> bool:
     """Tell whether a worker (of that host) has renewed its lease within `within`, by the database's clock.
 
     A worker with hung tools does not count: it exits as soon as it can.
@@ -77,7 +77,7 @@ def worker_beats(within: timedelta, host: str | None = None, *, isolated: bool =
     return (alive if host is None else alive.filter(host=host)).exists()
 
 
-def live_workers(within: timedelta) -> int:
+def count_live_workers(within: timedelta) -> int:
     """Count the processes that have renewed their lease within `within` and can take any run.
 
     Those with hung tools cannot, nor those that advance only runs which may kill them.
@@ -87,7 +87,7 @@ def live_workers(within: timedelta) -> int:
     ).count()
 
 
-def live_versions(within: timedelta) -> dict[str, frozenset[str]]:
+def read_live_versions(within: timedelta) -> dict[str, frozenset[str]]:
     """Return the versions of each agent in live workers that can take any run, by agent name."""
     versions: dict[str, set[str]] = {}
     alive = WorkerProcess.objects.filter(beat_at__gt=Now() - within, isolated=False)
@@ -97,21 +97,22 @@ def live_versions(within: timedelta) -> dict[str, frozenset[str]]:
     return {name: frozenset(fingerprints) for name, fingerprints in versions.items()}
 
 
-def agents_without_worker(run: RunDetail, transcript: Transcript) -> tuple[str, ...] | None:
+def find_agents_without_worker(run: RunDetail, transcript: Transcript) -> tuple[str, ...] | None:
     """Return the agents of an active run that no live worker has, or only in older versions than the run has used.
 
     Return None if no worker is alive at all.
     """
     if run.ended:
         return ()
-    live = live_versions(ALIVE)
+    live = read_live_versions(ALIVE)
     if not live:
         return None
     needed = {frame.agent: frame.fingerprint for frame in transcript.frames() if not frame.outcome}
     return tuple(
         name
         for name, fingerprint in (needed or {run.agent: ""}).items()
-        if name not in live or wiring.catalogue().is_newer(name, fingerprint, than=live[name])
+        if name not in live
+        or wiring.resolve_catalogue().is_newer(name, fingerprint, than=live[name])
     )
 
 
@@ -120,7 +121,7 @@ def with_missing_agents(runs: Sequence[RunDetail]) -> tuple[RunDetail, ...]:
 
     It reads no journal, so it finds no versions. None is missing if no worker is alive at all.
     """
-    live = live_versions(ALIVE) if any(not run.ended for run in runs) else {}
+    live = read_live_versions(ALIVE) if any(not run.ended for run in runs) else {}
     if not live:
         return tuple(runs)
     checked = []
@@ -132,12 +133,12 @@ def with_missing_agents(runs: Sequence[RunDetail]) -> tuple[RunDetail, ...]:
     return tuple(checked)
 
 
-def sweeper_sweeps(within: timedelta) -> bool:
+def has_live_sweeper(within: timedelta) -> bool:
     """Tell whether a sweeper on this host has dispatched due runs within `within`."""
-    return SweeperLoop.objects.filter(name=sweeper_name(), done_at__gt=Now() - within).exists()
+    return SweeperLoop.objects.filter(name=name_sweeper(), done_at__gt=Now() - within).exists()
 
 
-def late_loops() -> tuple[str, ...]:
+def list_late_loops() -> tuple[str, ...]:
     """Return the names of sweeper loops that are late, across all sweepers."""
     age = ExpressionWrapper(Now() - F("done_at"), DurationField())
     ages = dict(SweeperLoop.objects.values_list("name", age))
@@ -182,7 +183,7 @@ class WorkerMeasures:
     @property
     def lags(self) -> tuple[float | None, ...]:
         """The time within which half, 95 % and 99 % of the steps were committed, in milliseconds."""
-        lags = (quantile(self.measures, share) for share in SHARES)
+        lags = (estimate_quantile(self.measures, share) for share in SHARES)
         return tuple(None if lag is None else 1000 * lag for lag in lags)
 
 
@@ -230,7 +231,7 @@ class Backlog:
     dropped_objects: int
 
 
-def worker_measures() -> tuple[WorkerMeasures, ...]:
+def list_worker_measures() -> tuple[WorkerMeasures, ...]:
     """Return each worker that has renewed its lease within SHOWN, the oldest first."""
     rows = WorkerProcess.objects.filter(beat_at__gt=Now() - SHOWN).order_by("started_at", "id")
     return tuple(
@@ -238,14 +239,14 @@ def worker_measures() -> tuple[WorkerMeasures, ...]:
             worker=str(row.id), host=row.host, process=row.process,
             beat_age=row.age.total_seconds(), measures=row.measures,
         )
-        for row in rows.annotate(age=_since("beat_at"))
+        for row in rows.annotate(age=_measure_age("beat_at"))
     )  # fmt: skip
 
 
-def call_outcomes() -> dict[str, CallOutcomes]:
-    """Count the outcomes of the calls of each tool, over the workers of `worker_measures` since each started."""
+def count_call_outcomes() -> dict[str, CallOutcomes]:
+    """Count the outcomes of the calls of each tool, over the workers of `list_worker_measures` since each started."""
     by_tool: dict[str, Counter[str]] = defaultdict(Counter)
-    for worker in worker_measures():
+    for worker in list_worker_measures():
         for name, many in worker.measures.get("calls", {}).items():
             tool, outcome = name.rsplit(" ", 1)
             by_tool[tool][outcome] += many
@@ -257,7 +258,7 @@ def call_outcomes() -> dict[str, CallOutcomes]:
     }
 
 
-def loop_measures() -> tuple[LoopMeasures, ...]:
+def list_loop_measures() -> tuple[LoopMeasures, ...]:
     """Return each loop of the sweepers that has ever completed."""
     rows = SweeperLoop.objects.filter(name__in=LATE_SECONDS).order_by("name")
     return tuple(
@@ -265,16 +266,16 @@ def loop_measures() -> tuple[LoopMeasures, ...]:
             name=row.name, took=row.took, age=row.age.total_seconds(),
             late_after=LATE_SECONDS[row.name],
         )
-        for row in rows.annotate(age=_since("done_at"))
+        for row in rows.annotate(age=_measure_age("done_at"))
     )  # fmt: skip
 
 
-def backlog() -> Backlog:
+def count_backlog() -> Backlog:
     """Count what waits for a worker. Runs that a worker has, and those that a kill switch blocks, do not wait."""
     with connection.cursor() as cursor:
         cursor.execute(_BACKLOG, [OVERDUE_SECONDS])
         return Backlog(**dict(zip(Backlog.__slots__, cursor.fetchone(), strict=True)))
 
 
-def _since(name: str) -> "ExpressionWrapper[Any]":
+def _measure_age(name: str) -> "ExpressionWrapper[Any]":
     return ExpressionWrapper(Now() - F(name), DurationField())

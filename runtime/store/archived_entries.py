@@ -68,7 +68,7 @@ def list_files(connection: Connection, run: UUID, *, after: int = 0) -> list[Ent
         """,
         (run, after),
     ).fetchall()
-    return [pool.in_fields(EntriesFile, row) for row in rows]
+    return [pool.decode_row(EntriesFile, row) for row in rows]
 
 
 def describe_files(connection: Connection, run: UUID) -> list[list[object]]:
@@ -90,7 +90,7 @@ def write(key: str, run: UUID, mark: PruneMark, rows: Sequence[Row]) -> Written:
     """Write the entries that follow the mark under a reserved key. Raises ObjectStoreDown or TooLarge."""
     document = {"previous": mark.head, "entries": [list(row[1:4]) for row in rows]}
     text = json.dumps(document, separators=(",", ":"))
-    return sealed_files.write(key, name=name(run, mark.position + 1), text=text)
+    return sealed_files.write(key, name=make_head_name(run, mark.position + 1), text=text)
 
 
 def read(connection: Connection, run: UUID, *, after: int = 0) -> Iterator[Row]:
@@ -122,18 +122,18 @@ def check(
         raise Tampered(f"the archive lacks entries {last[0] + 1} to {mark.position}")
 
 
-def name(run: UUID, first: int) -> str:
+def make_head_name(run: UUID, first: int) -> str:
     """Return the name that the head of a file has."""
     return f"entries of run {run} from {first}"
 
 
 def _read(run: UUID, file: EntriesFile) -> Iterator[Row]:
-    text = sealed_files.read(file.key, name=name(run, file.first), digest=file.digest)
+    text = sealed_files.read(file.key, name=make_head_name(run, file.first), digest=file.digest)
     document = json.loads(text)
     mark = PruneMark(position=file.first - 1, head=document["previous"])
     rows = ((at, *entry) for at, entry in enumerate(document["entries"], start=file.first))
     last = file.first - 1
-    for last, *columns in journal.chained(run, mark, rows):
+    for last, *columns in journal.verify_chain(run, mark, rows):
         yield (last, *columns)
     if last != file.last:
         raise Tampered(f"the object {file.key} ends at entry {last}")

@@ -26,7 +26,7 @@ from runtime.core.documents import export_file
 from runtime.core.documents.blobs import Blob
 from runtime.core.documents.export_file import ExportedBeginning, ExportFile
 from runtime.core.run.continuation import Continuation
-from runtime.core.run.reducer import initial, step
+from runtime.core.run.reducer import make_initial_state, step
 from runtime.core.values.errors import CoreError
 from runtime.errors import NotArchived, Tampered
 from runtime.ports import wiring
@@ -75,8 +75,8 @@ class Archive:
     contents: dict[str, str]
 
     def history(self) -> RemainingEntries:
-        """Return the entries, decoded, as `journal.history` does."""
-        entries = ((entry, journal.entry_of(entry)) for entry in self.entries)
+        """Return the entries, decoded, as `journal.read_history` does."""
+        entries = ((entry, journal.decode_signed_entry(entry)) for entry in self.entries)
         return RemainingEntries(mark=self.mark, start=self.start, entries=entries)
 
 
@@ -123,10 +123,10 @@ def find_file(connection: Connection, run: UUID) -> ArchivedRunRow | None:
         """,
         (run,),
     ).fetchone()
-    return None if row is None else pool.in_fields(ArchivedRunRow, row)
+    return None if row is None else pool.decode_row(ArchivedRunRow, row)
 
 
-def runs_with(connection: Connection, digest: str) -> list[UUID]:
+def list_runs_with_blob(connection: Connection, digest: str) -> list[UUID]:
     """List the archived runs whose files have this content."""
     rows = connection.execute(
         f"SELECT run_id FROM runtime_archivedrun WHERE contents @> ARRAY[%s] AND state = '{ARCHIVED}'",
@@ -177,8 +177,8 @@ def write(connection: Connection, run: UUID, key: str) -> bool:
     if row is None:
         return False
     runs.require_no_hold(run)
-    text, contents = _text(connection, run, row)
-    written = sealed_files.write(key, name=_name(run), text=text)
+    text, contents = _build_file_text(connection, run, row)
+    written = sealed_files.write(key, name=_make_file_name(run), text=text)
     pruning.write(connection, run, position=row["position"], head=row["head"])
     journal.delete_until(connection, run, until=row["position"])
     runs.delete_rows(connection, run, *runs.OF_LIVE_RUNS)
@@ -212,7 +212,9 @@ def read_for_page(connection: Connection, run: UUID) -> Archive | None:
 
 def parse(run: UUID | None, data: bytes) -> Archive:
     """Return the archived run in the bytes of a file; without `run` it may be any. Raises Tampered or KeyMissing."""
-    return _archive(run, sealed_files.open_file(data, name=None if run is None else _name(run)))
+    return _archive(
+        run, sealed_files.open_file(data, name=None if run is None else _make_file_name(run))
+    )
 
 
 def put_back(connection: Connection, archive: Archive) -> None:
@@ -235,20 +237,22 @@ def put_back(connection: Connection, archive: Archive) -> None:
     record_restored(connection, run)
 
 
-def _text(connection: Connection, run: UUID, row: dict[str, Any]) -> tuple[str, list[str]]:
+def _build_file_text(
+    connection: Connection, run: UUID, row: dict[str, Any]
+) -> tuple[str, list[str]]:
     """Return the text of the file, from a journal that verifies, and the contents in it."""
-    history = journal.history(connection, run)
+    history = journal.read_history(connection, run)
     now, entries, seals, beginning = history.start, [], [], ""
     if history.mark.at is not None:
-        beginning = export_file.beginning_text(ExportedBeginning(at=history.mark.at, state=now))
+        beginning = export_file.encode_beginning(ExportedBeginning(at=history.mark.at, state=now))
     for sealed, entry in history.entries:
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
         entries.append(sealed.body)
         seals.append([sealed.seal.mac, sealed.seal.key_id])
     if (now.position, now.head, now.ended) != (row["position"], row["head"], True):
         raise Tampered(f"the journal ends at entry {now.position}, the run at {row['position']}")
-    digests = blobs.own_digests(connection, run)
-    contents = {digest: blobs.text(connection, digest) for digest in digests}
+    digests = blobs.list_own_digests(connection, run)
+    contents = {digest: blobs.read_text(connection, digest) for digest in digests}
     tables = {}
     for table in _TABLES:
         rows = connection.execute(
@@ -259,14 +263,14 @@ def _text(connection: Connection, run: UUID, row: dict[str, Any]) -> tuple[str, 
         "row": row,
         "seals": seals,
         "tables": tables,
-        "approvals": wiring.approvals().evidence(run),
+        "approvals": wiring.resolve_approvals().collect_evidence(run),
         **({"removed": archived_entries.describe_files(connection, run)} if beginning else {}),
     }
     record_text = json.dumps(record, separators=(",", ":"))
     file = ExportFile(
         key_id="",
         signature="",
-        manifest=export_file.manifest_of(
+        manifest=export_file.build_manifest(
             now, entries, contents, record=record_text, beginning=beginning
         ),
         entries=tuple(entries),
@@ -286,7 +290,7 @@ def _check_end(connection: Connection, archive: Archive) -> Archive:
 
 
 def _read(run: UUID, row: ArchivedRunRow) -> Archive:
-    text = sealed_files.read(row.key, name=_name(run), digest=row.digest)
+    text = sealed_files.read(row.key, name=_make_file_name(run), digest=row.digest)
     return _archive(run, text)
 
 
@@ -300,14 +304,14 @@ def _archive(run: UUID | None, text: str) -> Archive:
     try:
         file = export_file.decode(text)
         manifest, now = export_file.check_archived(file)
-        mark, start = UNPRUNED, initial(manifest.run)
-        if (beginning := export_file.beginning_of(file)) is not None:
+        mark, start = UNPRUNED, make_initial_state(manifest.run)
+        if (beginning := export_file.decode_beginning(file)) is not None:
             start = beginning.state
             mark = PruneMark(position=start.position, head=start.head, at=beginning.at)
         record = json.loads(file.record)
         sealed = zip(file.entries, record["seals"], strict=True)
         entries = tuple(
-            journal.stored_entry(manifest.run, position, body, mac, key_id)
+            journal.build_signed_entry(manifest.run, position, body, mac, key_id)
             for position, (body, (mac, key_id)) in enumerate(sealed, start=mark.position + 1)
         )
     except (CoreError, ValueError, KeyError, TypeError) as exc:
@@ -324,10 +328,10 @@ def _archive(run: UUID | None, text: str) -> Archive:
         entries=entries,
         contents=file.contents,
     )
-    for _ in journal.chained(manifest.run, mark, (entry.row for entry in entries)):
+    for _ in journal.verify_chain(manifest.run, mark, (entry.row for entry in entries)):
         pass
     return archive
 
 
-def _name(run: UUID) -> str:
+def _make_file_name(run: UUID) -> str:
     return f"run {run}"

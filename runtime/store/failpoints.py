@@ -19,7 +19,7 @@ LOG = "SIGNOFF_KILL_LOG"
 
 def hit(moment: str, kind: str, depth: int) -> None:
     """Pass the point `moment:kind:depth`, or end the process there."""
-    armed, log = _armed()
+    armed, log = _read_armed_point()
     if armed is None and log is None:
         return
     point = f"{moment}:{kind}:{depth}"
@@ -38,9 +38,9 @@ def hit(moment: str, kind: str, depth: int) -> None:
 
 
 @cache
-def _armed() -> tuple[str | None, str | None]:
+def _read_armed_point() -> tuple[str | None, str | None]:
     """Read the armed point and the path of the log, once in each process."""
     return os.environ.get(FAILPOINT), os.environ.get(LOG)
 
 
-os.register_at_fork(after_in_child=_armed.cache_clear)
+os.register_at_fork(after_in_child=_read_armed_point.cache_clear)

@@ -44,7 +44,7 @@ DECIDE = """
 """
 
 
-def step_parameters(
+def build_step_parameters(
     opening: tuple[Pending, ...], settled: tuple[UUID, ...], closed: tuple[UUID, ...]
 ) -> dict[str, object]:
     """Return the parameters of the parts."""
@@ -116,20 +116,20 @@ def settle(
     Raises GateNotOpen, with nothing written, also if the run has ended, if a required part writes no row, or if
     another transaction was faster.
     """
-    statement = _statement(
+    statement = _build_statement(
         tuple([(part.name, part.sql) for part in extra_statements]),
         tuple([part.name for part in extra_statements if part.required]),
     )
     parameters = {
         "gate": gate,
         "kind": signals.GATE_DECIDED,
-        "body": signals.body_of(gate, decision),
+        "body": signals.encode_decision(gate, decision),
         "effective_at": effective_at,
     }
     for statement_part in extra_statements:
         parameters |= statement_part.parameters
     try:
-        row = pool.row(connection, statement, parameters)
+        row = pool.fetch_row(connection, statement, parameters)
     except psycopg.errors.DivisionByZero as exc:
         raise GateNotOpen from exc
     except psycopg.errors.UniqueViolation as exc:
@@ -142,7 +142,7 @@ def settle(
 
 
 @cache
-def _statement(parts: tuple[tuple[str, str], ...], required: tuple[str, ...]) -> str:
+def _build_statement(parts: tuple[tuple[str, str], ...], required: tuple[str, ...]) -> str:
     """Build the statement. `run` is the run's row if its gate was open.
 
     A required part that writes no row divides by zero, so the statement fails.

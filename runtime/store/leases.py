@@ -228,7 +228,7 @@ def read(connection: Connection, run: UUID) -> LeaseRow:
     ).fetchone()
     if row is None:
         raise LookupError(f"there is no run {run}")
-    return pool.in_fields(LeaseRow, row)
+    return pool.decode_row(LeaseRow, row)
 
 
 def has_waiting_runs(connection: Connection) -> bool:
@@ -241,13 +241,15 @@ def has_waiting_runs(connection: Connection) -> bool:
             ORDER BY due_at LIMIT %(window)s) AS runtime_run
         WHERE NOT ({kill_switches.BLOCKS_RUN}))
     """
-    return pool.row(connection, statement, {"resend": RESEND_SECONDS, "window": WINDOW}) == (True,)
+    return pool.fetch_row(connection, statement, {"resend": RESEND_SECONDS, "window": WINDOW}) == (
+        True,
+    )
 
 
-def waiting_suspects(connection: Connection, *, but: Collection[UUID]) -> list[Suspect]:
+def list_waiting_suspects(connection: Connection, *, but: Collection[UUID]) -> list[Suspect]:
     """Return the suspects that no process tries, `but` these, in the order of their trials."""
     rows = connection.execute(_WAITING, (list(but),))
-    return [pool.in_fields(Suspect, row) for row in rows]
+    return [pool.decode_row(Suspect, row) for row in rows]
 
 
 def count_as_alone(connection: Connection, run: UUID) -> None:

@@ -55,10 +55,10 @@ class StoredRun:
     entries: tuple[journal.Row, ...]
     read: Any = None
 
-    def pending_signals(self) -> signals.PendingSignals:
+    def read_pending_signals(self) -> signals.PendingSignals:
         """Return the signals. Raises Tampered for a signal that none of our processes wrote."""
         count, origin, *columns = self.row[9:16]
-        return signals.pending(count, _rows(columns), origin)
+        return signals.build_pending_signals(count, _transpose_columns(columns), origin)
 
     def state(
         self,
@@ -75,15 +75,15 @@ class StoredRun:
         `kept_state` is the state after them. Raises Tampered, KeyMissing, or NewerSchema.
         """
         is_complete = self.row[16] is None
-        mark = UNPRUNED if is_complete else pruning.checked(self.run, self.row[16:21])
+        mark = UNPRUNED if is_complete else pruning.verify_mark(self.run, self.row[16:21])
         entries = Entries(
-            journal.chained(self.run, mark, self.entries, verified_rows=verified_rows)
+            journal.verify_chain(self.run, mark, self.entries, verified_rows=verified_rows)
         )
         row = None if self.row[0] is None else self.row[0:4]
-        base = continuations.checked(
+        base = continuations.restore_continuation(
             self.run, claim.continuation_position, row, entries.text, conversations
         )
-        now = journal.replayed(
+        now = journal.fold_entries(
             base, mark, entries, position=claim.position, head=claim.head, kept_state=kept_state
         )
         return now, entries
@@ -103,7 +103,7 @@ def claim(
     With `isolated` only isolated runs can be claimed, else only the others. `also_read` is read besides; `run` is the
     row.
     """
-    row = pool.row(
+    row = pool.fetch_row(
         connection,
         _claim(also_read.sql),
         {
@@ -132,7 +132,7 @@ def claim(
         lost_leases=losses,
         isolated=isolated,
     )
-    return run_claim, _stored(run, stored, read) if is_current else load(connection, run)
+    return run_claim, _build_stored_run(run, stored, read) if is_current else load(connection, run)
 
 
 @cache
@@ -149,15 +149,17 @@ def _claim(also_read: str) -> str:
 
 def load(connection: Connection, run: UUID) -> StoredRun:
     """Read the stored data of a claimed run."""
-    row = pool.row(connection, _LOAD, {"run": run}, binary=True)
+    row = pool.fetch_row(connection, _LOAD, {"run": run}, binary=True)
     if row is None:
         raise LookupError(f"there is no run {run}")
-    return _stored(run, row)
+    return _build_stored_run(run, row)
 
 
-def _stored(run: UUID, row: Sequence[Any], read: Any = None) -> StoredRun:
-    return StoredRun(run, row, tuple(starmap(journal.unpacked, _rows(row[4:9]))), read)
+def _build_stored_run(run: UUID, row: Sequence[Any], read: Any = None) -> StoredRun:
+    return StoredRun(
+        run, row, tuple(starmap(journal.unpack_row, _transpose_columns(row[4:9]))), read
+    )
 
 
-def _rows(columns: Sequence[Sequence[Any] | None]) -> Iterator[tuple[Any, ...]]:
+def _transpose_columns(columns: Sequence[Sequence[Any] | None]) -> Iterator[tuple[Any, ...]]:
     return zip(*[column or () for column in columns], strict=True)

@@ -62,17 +62,17 @@ def open_own(name: str = "") -> Connection:
     Postgres shows `name` in pg_stat_activity.
     """
     options = {"application_name": name} if name else {}
-    return psycopg.connect(autocommit=True, **{**_parameters(), **options})
+    return psycopg.connect(autocommit=True, **{**_read_parameters(), **options})
 
 
-def djangos() -> Connection:
+def use_django_connection() -> Connection:
     """Return Django's connection, with its current transaction."""
     django_connection.ensure_connection()
     connection: Connection = django_connection.connection
     return connection
 
 
-def now(connection: Connection) -> datetime:
+def read_clock(connection: Connection) -> datetime:
     """Return the time by the clock of Postgres."""
     row = connection.execute("SELECT clock_timestamp()").fetchone()
     assert row is not None  # a SELECT without FROM has one row
@@ -97,13 +97,13 @@ def array(values: Iterable[UUID | int]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
-def in_fields(kind: type[T], values: Sequence[Any]) -> T:
+def decode_row(kind: type[T], values: Sequence[Any]) -> T:
     """Return the values of a row in this dataclass, whose fields have the order of the columns."""
     names = (field.name for field in fields(kind))
     return kind(**dict(zip(names, values, strict=True)))
 
 
-def row(
+def fetch_row(
     connection: Connection,
     statement: str,
     parameters: Mapping[str, object],
@@ -116,7 +116,7 @@ def row(
     """
     if isinstance(connection, _Pooled) and connection.prepares:
         try:
-            return connection.row_of(statement, parameters, binary=binary)
+            return connection.execute_for_row(statement, parameters, binary=binary)
         except (errors.FeatureNotSupported, errors.InvalidSqlStatementName) as exc:
             # After a change of a column's type each use of a prepared statement that returns it fails, on each
             # connection, until the connection is closed. The statement was not executed.
@@ -127,9 +127,9 @@ def row(
     return connection.execute(statement, parameters, binary=binary).fetchone()
 
 
-def in_transaction() -> AbstractContextManager[Connection]:
+def join_transaction() -> AbstractContextManager[Connection]:
     """Yield the connection of the caller's transaction, or one of the pool outside a transaction."""
-    return nullcontext(djangos()) if django_connection.in_atomic_block else Checkout()
+    return nullcontext(use_django_connection()) if django_connection.in_atomic_block else Checkout()
 
 
 def is_passing(exc: BaseException) -> bool:
@@ -145,7 +145,7 @@ def is_passing(exc: BaseException) -> bool:
     return state[:2] in _PASSING
 
 
-def backend(connection: Connection) -> int:
+def read_backend_id(connection: Connection) -> int:
     """Return the process id of the Postgres backend of this connection's open transaction.
 
     Postgres returns it: behind a pooler, the connection itself knows only a number of the pooler.
@@ -200,11 +200,11 @@ class _Pooled(psycopg.Connection[TupleRow]):
         """The names of prepared statements, by statement and types of its parameters, in the order of their making."""
         return {}
 
-    def row_of(
+    def execute_for_row(
         self, statement: str, parameters: Mapping[str, object], *, binary: bool
     ) -> TupleRow | None:
         """Execute a statement that returns rows, in its prepared form, and return the first. Raises psycopg.Error."""
-        query, names, formats = _in_numbers(statement)
+        query, names, formats = _number_parameters(statement)
         transformer = self._transformer
         values = list[object]()
         for parameter in names:
@@ -216,7 +216,7 @@ class _Pooled(psycopg.Connection[TupleRow]):
         name = self._names.get(key) or self._prepare(query, key)
         result = self.pgconn.exec_prepared(name, dumped, transformer.formats, binary)  # type: ignore[arg-type]  # its type omits NULL
         if result.status != ExecStatus.TUPLES_OK:
-            raise _error_of(result)
+            raise _read_error(result)
         transformer.set_pgresult(result)
         row = transformer.load_row(0, tuple) if result.ntuples else None
         transformer.set_pgresult(None)
@@ -230,13 +230,13 @@ class _Pooled(psycopg.Connection[TupleRow]):
         name = b"row_%d" % next(_numbers)
         result = self.pgconn.prepare(name, query, key[1])
         if result.status != ExecStatus.COMMAND_OK:
-            raise _error_of(result)
+            raise _read_error(result)
         self._names[key] = name
         return name
 
 
 @cache
-def _in_numbers(statement: str) -> tuple[bytes, list[str], list[PyFormat]]:
+def _number_parameters(statement: str) -> tuple[bytes, list[str], list[PyFormat]]:
     """Return the statement with numbers for the names of its parameters, the names in that order, and their formats."""
     names = list(dict.fromkeys(filter(None, _PLACEHOLDER.findall(statement))))
     numbers = {name: f"${number}" for number, name in enumerate(names, 1)}
@@ -244,7 +244,7 @@ def _in_numbers(statement: str) -> tuple[bytes, list[str], list[PyFormat]]:
     return query.encode(), names, [PyFormat.AUTO] * len(names)
 
 
-def _error_of(result: PGresult) -> psycopg.Error:
+def _read_error(result: PGresult) -> psycopg.Error:
     """Return the error of a failed statement: one without SQLSTATE is of the connection."""
     if result.error_field(DiagnosticField.SQLSTATE):
         return errors.error_from_result(result)
@@ -298,10 +298,10 @@ class _Pool:
         _Pooled.prepares = settings.SIGNOFF_PREPARED_STATEMENTS
         # Each statement finds its rows by keys: one plan will do. Postgres would make ten for each connection first,
         # in 2 ms each if the statement reads rights.
-        options = f"{_parameters().get('options', '')} -c plan_cache_mode=force_generic_plan"
+        options = f"{_read_parameters().get('options', '')} -c plan_cache_mode=force_generic_plan"
         self.all = ConnectionPool(
             connection_class=_Pooled,
-            kwargs={"autocommit": True, **_parameters(), "options": options},
+            kwargs={"autocommit": True, **_read_parameters(), "options": options},
             min_size=1,
             max_size=POOL_SIZE,
             timeout=WAIT_SECONDS,
@@ -349,7 +349,7 @@ class _Pool:
             raise
 
 
-def _parameters() -> dict[str, Any]:
+def _read_parameters() -> dict[str, Any]:
     """Return Django's connection parameters without those for Django's cursors: psycopg's prepare nothing."""
     parameters = dict(connections[DEFAULT_DB_ALIAS].get_connection_params())
     for only_djangos in ("context", "cursor_factory"):

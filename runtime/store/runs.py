@@ -1,6 +1,6 @@
 """Reads and writes the run's row, except for the worker that has the run, which writes it under its claim (`leases`).
 
-These functions run in the caller's transaction. `notify_signal`, `lock` and `locked_row` lock the row until it ends, so
+These functions run in the caller's transaction. `notify_signal`, `lock` and `lock_row` lock the row until it ends, so
 a signal is written before a step or after it. A run is started by two statements: one reads the data that the start
 depends on, one writes row and first entry.
 """
@@ -90,10 +90,10 @@ def insert(connection: Connection, row: dict[str, Any]) -> bool:
     alone.
     """
     statement = INSERT if row["business_key"] is None else INSERT_KEYED
-    return connection.execute(statement, inserted(row)).rowcount == 1
+    return connection.execute(statement, build_insert_parameters(row)).rowcount == 1
 
 
-def inserted(row: dict[str, Any]) -> dict[str, Any]:
+def build_insert_parameters(row: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of INSERT for a row of `insert`."""
     return {
         "status": "queued",
@@ -120,12 +120,12 @@ def lock_to_shorten(connection: Connection, run: UUID, *, base: int) -> bool:
     return cursor.rowcount == 1
 
 
-def exists(connection: Connection, run: UUID) -> bool:
+def has_run(connection: Connection, run: UUID) -> bool:
     """Return whether there is a run with this id."""
     return connection.execute("SELECT 1 FROM runtime_run WHERE id = %s", (run,)).rowcount == 1
 
 
-def locked_row(connection: Connection, run: UUID) -> LockedRow:
+def lock_row(connection: Connection, run: UUID) -> LockedRow:
     """Lock the run's row until the caller's transaction ends, and return it. Raises NoSuchRun."""
     row = connection.execute(
         """
@@ -137,7 +137,7 @@ def locked_row(connection: Connection, run: UUID) -> LockedRow:
     ).fetchone()
     if row is None:
         raise NoSuchRun
-    return pool.in_fields(LockedRow, row)
+    return pool.decode_row(LockedRow, row)
 
 
 def lock(connection: Connection, run: UUID) -> str:
@@ -160,7 +160,7 @@ def lock(connection: Connection, run: UUID) -> str:
     return str(status)
 
 
-def undelivered(connection: Connection, run: UUID) -> int:
+def count_undelivered(connection: Connection, run: UUID) -> int:
     """Return how many received messages no model has seen. The caller has locked the row."""
     row = connection.execute("SELECT unheard FROM runtime_run WHERE id = %s", (run,)).fetchone()
     assert row is not None  # the caller has locked it
@@ -168,7 +168,7 @@ def undelivered(connection: Connection, run: UUID) -> int:
     return count
 
 
-def origin(connection: Connection, run: UUID) -> tuple[str, ...]:
+def read_origin(connection: Connection, run: UUID) -> tuple[str, ...]:
     """Read the run's origin, with senders whose messages no worker has received."""
     row = connection.execute(
         """
@@ -215,7 +215,7 @@ def notify_signal(connection: Connection, run: UUID) -> None:
         raise RunEnded(status)
 
 
-def end(connection: Connection, run: UUID, *, status: str, head: str) -> None:
+def end_run(connection: Connection, run: UUID, *, status: str, head: str) -> None:
     """End a run with one more entry. The caller has locked its row. A worker that still has the run writes nothing."""
     connection.execute(
         """
@@ -339,8 +339,8 @@ def require_no_hold(run: UUID) -> None:
     without = "SELECT 1 FROM runtime_run WHERE id = %s AND legal_hold IS NULL"
     # The row is read after the audit, because the hold may be newer than what the caller read, and the audit again
     # after that, because the hold may have been lifted in between.
-    is_held = partial(wiring.approvals().is_held, run)
-    with pool.in_transaction() as connection:
+    is_held = partial(wiring.resolve_approvals().is_held, run)
+    with pool.join_transaction() as connection:
         if is_held() and connection.execute(without, (run,)).rowcount == 1 and is_held():
             raise Tampered("by the audit it is under a legal hold, by its row it is not")
 
@@ -358,7 +358,9 @@ def peek_start(connection: Connection, *expressions: Expression) -> tuple[NewRun
     parameters: dict[str, object] = {}
     for expression in expressions:
         parameters |= expression.parameters
-    row = pool.row(connection, _peek_statement(tuple([one.sql for one in expressions])), parameters)
+    row = pool.fetch_row(
+        connection, _peek_statement(tuple([one.sql for one in expressions])), parameters
+    )
     assert row is not None  # a SELECT without FROM has one row
     return NewRun(run=row[0], at=row[1]), row[2:]
 
@@ -366,7 +368,9 @@ def peek_start(connection: Connection, *expressions: Expression) -> tuple[NewRun
 def write_start(connection: Connection, row: dict[str, Any], first: SignedEntry) -> bool:
     """Write a due run; the caller sends its hint. Return False if its business key is taken."""
     statement = _START if row["business_key"] is None else _START_KEYED
-    written = pool.row(connection, statement, {**inserted(row), **first.parameters()})
+    written = pool.fetch_row(
+        connection, statement, {**build_insert_parameters(row), **first.build_parameters()}
+    )
     return written is not None
 
 

@@ -36,20 +36,20 @@ def write(key: str, *, name: str, text: str) -> Written:
     """
     if len(text) > MAX_BYTES:
         raise TooLarge
-    data = _signed(name, text)
+    data = _sign_file(name, text)
     store = objects.store()
     store.put(key, data)
     failpoints.hit("written", "archive", 0)
     # The caller deletes the originals next, so a store that confirms a write and loses it must be noticed now.
     if store.get(key) != data:
         raise ObjectStoreDown(f"the object {key} was written, but cannot be read back")
-    return Written(digest=signed_gzip.digest_of(data), size=len(data))
+    return Written(digest=signed_gzip.hash_body(data), size=len(data))
 
 
 def read(key: str, *, name: str, digest: str) -> str:
     """Return the text of a file. Raises Tampered, KeyMissing or ObjectStoreDown."""
     data = objects.fetch(key)
-    if signed_gzip.digest_of(data) != digest:
+    if signed_gzip.hash_body(data) != digest:
         raise Tampered(f"the object {key} does not match its digest")
     return open_file(data, name=name)
 
@@ -61,48 +61,48 @@ def is_sealed(data: bytes) -> bool:
 
 def open_file(data: bytes, *, name: str | None = None) -> str:
     """Return the text of a file's bytes; without `name` its name may be any. Raises Tampered or KeyMissing."""
-    head = _head(data)
-    if not _is_signed_by(signatures.public_key(head.key_id), head):
+    head = _decode_head(data)
+    if not _is_signed_by(signatures.read_public_key(head.key_id), head):
         raise Tampered("the signature of the file does not verify")
     if name is not None and head.name != name:
         raise Tampered(f"the file is {head.name!r}, not {name!r}")
-    return _text(data)
+    return _decode_text(data)
 
 
 def open_with(data: bytes, keys: Iterable[bytes]) -> tuple[Head, str]:
     """Return head and text of a file that one of these public keys signed. Needs no key file. Raises Tampered."""
-    head = _head(data)
+    head = _decode_head(data)
     if not any(_is_signed_by(key, head) for key in keys):
         raise Tampered(
             f"the file is not signed with a given key: it names key {head.key_id}:{head.public_key}"
         )
-    return head, _text(data)
+    return head, _decode_text(data)
 
 
-def _signed(name: str, text: str) -> bytes:
-    signer, body = signatures.current_signer(), signed_gzip.body_of(text)
+def _sign_file(name: str, text: str) -> bytes:
+    signer, body = signatures.read_current_signer(), signed_gzip.compress_body(text)
     head = Head(
         name=name,
         key_id=signer.key_id,
         public_key=signer.public_key,
-        body=signed_gzip.digest_of(body),
+        body=signed_gzip.hash_body(body),
     )
-    return signed_gzip.encode(replace(head, signature=signer.sign(head.statement())), body)
+    return signed_gzip.encode(replace(head, signature=signer.sign(head.build_statement())), body)
 
 
 def _is_signed_by(key: bytes, head: Head) -> bool:
-    return signatures.signed_by(purposes.ARCHIVES, key, head.signature, head.statement())
+    return signatures.is_signed_by(purposes.ARCHIVES, key, head.signature, head.build_statement())
 
 
-def _head(data: bytes) -> Head:
+def _decode_head(data: bytes) -> Head:
     try:
-        return signed_gzip.head_of(data)
+        return signed_gzip.decode_head(data)
     except Unreadable as exc:
         raise Tampered(str(exc)) from exc
 
 
-def _text(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     try:
-        return signed_gzip.text_of(data, max_characters=MAX_BYTES)
+        return signed_gzip.decompress_text(data, max_characters=MAX_BYTES)
     except Unreadable as exc:
         raise Tampered(str(exc)) from exc

@@ -133,7 +133,7 @@ class Records:
         """
         self.received.append(event)
         if isinstance(event, WITH_CONTENT):
-            outside = None if wiring.objects() is None else settings.SIGNOFF_OBJECT_BYTES
+            outside = None if wiring.find_object_store() is None else settings.SIGNOFF_OBJECT_BYTES
             event, blob = extract_blob(event, outside_above=outside)
             if blob is not None and blob.is_summary:
                 self.summary = blob
@@ -182,7 +182,7 @@ class Records:
             "summed_up": tuple([text.digest for text in before.memory]) if self.summary else (),
         }
 
-    def spent(self, now: Continuation) -> tuple[Spend, ...]:
+    def list_spent_approvals(self, now: Continuation) -> tuple[Spend, ...]:
         """Return the approvals used to start calls, each with the attempt."""
         return tuple(
             [
@@ -210,9 +210,9 @@ class Records:
             frame = before.frames.get(path[0] or "")
             if frame is None or not path[1]:
                 continue
-            for call in frame.of_turn():  # not among them: proposed in this step
+            for call in frame.list_turn_calls():  # not among them: proposed in this step
                 if call.id == path[1] and call.gate is not None:
-                    outcome = _outcome(event)
+                    outcome = _classify_outcome(event)
                     if outcome is not None:
                         ended[frame.id, call.id] = EndedCall(
                             gate=call.gate, frame=frame.id, call=call.id, outcome=outcome
@@ -226,7 +226,7 @@ _BY_STATE: Mapping[CallState | None, CallOutcome] = {
 }
 
 
-def _outcome(event: Event) -> CallOutcome | None:
+def _classify_outcome(event: Event) -> CallOutcome | None:
     match event:
         case (
             ToolReturned()
@@ -266,7 +266,8 @@ def is_waiting(now: Continuation, frame: str, call: str) -> bool:
     """Say whether a call waits for its event."""
     owner = now.frames.get(frame)
     return owner is not None and any(
-        proposed.id == call and proposed.state is CallState.WAITING for proposed in owner.of_turn()
+        proposed.id == call and proposed.state is CallState.WAITING
+        for proposed in owner.list_turn_calls()
     )
 
 
@@ -361,13 +362,13 @@ def commit(
         # Such a step depends on the signals that were read. A signal that came since makes the runner build it again.
         strict=step.release or bool(step.signals) or bool(step.opened_gates) or step.first,
     )
-    parts, parameters = tuple(compress(_OWN, _needed(step))), _parameters(step)
+    parts, parameters = tuple(compress(_OWN, _needed(step))), _build_parameters(step)
     for extra in extra_statements:
         parts += ((extra.name, extra.sql),)
         parameters |= extra.parameters
-    statement = _statement(advance, parts)
+    statement = _build_statement(advance, parts)
     try:
-        row = pool.row(connection, statement, parameters)
+        row = pool.fetch_row(connection, statement, parameters)
     except psycopg.errors.ForeignKeyViolation as exc:
         if exc.diag.table_name != blobs.REFERENCES:
             raise
@@ -389,7 +390,7 @@ def commit(
     return CommitResult.NEW_SIGNALS if ours else CommitResult.LOST
 
 
-def written_after_wait(connection: Connection, step: Step) -> bool:
+def was_written_after_wait(connection: Connection, step: Step) -> bool:
     """Wait for the end of an interrupted COMMIT, then say whether exactly this step is in the journal.
 
     That COMMIT holds the run's row. Call this in a transaction.
@@ -399,7 +400,7 @@ def written_after_wait(connection: Connection, step: Step) -> bool:
 
 
 @cache
-def _statement(advance: str, parts: tuple[tuple[str, str], ...]) -> str:
+def _build_statement(advance: str, parts: tuple[tuple[str, str], ...]) -> str:
     tables = "".join(f", {name} AS ({sql})" for name, sql in parts)
     return f"WITH run AS ({advance}), entry AS ({APPEND}){tables} SELECT count(*) FROM run"
 
@@ -407,7 +408,7 @@ def _statement(advance: str, parts: tuple[tuple[str, str], ...]) -> str:
 _WAITS = TypeAdapter(tuple[RateLimitWait, ...])
 
 
-def _parameters(step: Step) -> dict[str, object]:
+def _build_parameters(step: Step) -> dict[str, object]:
     """Return the parameters of the parts that the statement has."""
     limited = rate_limit_waits(step.state) if step.awaits is not None else ()
     parameters = {
@@ -423,22 +424,24 @@ def _parameters(step: Step) -> dict[str, object]:
         "run": step.claim.run,
         "epoch": step.claim.epoch,
         "owner": step.claim.owner,
-        **step.entry.parameters(),
+        **step.entry.build_parameters(),
     }
     if step.continuation is not None:
-        parameters |= continuations.parameters(step.continuation.state, step.continuation.lengths)
+        parameters |= continuations.build_state_parameters(
+            step.continuation.state, step.continuation.lengths
+        )
     if step.opened_gates or step.settled or step.closed:
-        parameters |= gates.step_parameters(step.opened_gates, step.settled, step.closed)
+        parameters |= gates.build_step_parameters(step.opened_gates, step.settled, step.closed)
     if step.blobs:
-        parameters |= blobs.parameters(step.blobs)
+        parameters |= blobs.build_blob_parameters(step.blobs)
     if step.opened_waits or step.ended_waits:
-        parameters |= waits.parameters(step.opened_waits, step.ended_waits)
+        parameters |= waits.build_wait_parameters(step.opened_waits, step.ended_waits)
     if step.spent:
-        parameters |= used_approvals.parameters(step.spent)
+        parameters |= used_approvals.build_spend_parameters(step.spent)
     if step.ended_replies:
-        parameters |= partial_replies.parameters(step.ended_replies)
+        parameters |= partial_replies.build_drop_parameters(step.ended_replies)
     if step.summary is not None:
-        parameters |= blobs.summary_parameters(step.summary, step.summed_up)
+        parameters |= blobs.build_summary_parameters(step.summary, step.summed_up)
     return parameters
 
 

@@ -52,12 +52,12 @@ NOTE_LOSS = """
 """
 
 
-def sweeper_name() -> str:
+def name_sweeper() -> str:
     """Return the name for this host's sweepers; Postgres keeps 63 bytes of it."""
     return f"{SWEEPER}{socket.gethostname()}"[:63]
 
 
-def have_agent(connection: Connection, agent: str) -> bool:
+def has_job_worker(connection: Connection, agent: str) -> bool:
     """Return whether a live worker that performs jobs has the agent."""
     row = connection.execute(
         """
@@ -77,18 +77,18 @@ def end_lease(connection: Connection, worker: UUID) -> bool:
     return cursor.rowcount == 1
 
 
-def cumulative(measures: Mapping[str, Any]) -> list[tuple[str, int]]:
+def accumulate_buckets(measures: Mapping[str, Any]) -> list[tuple[str, int]]:
     """Return how many steps took at most each bound of a stored histogram; the last bound is +Inf."""
     names = [*map(str, measures.get("bounds", ())), "+Inf"]
     return list(zip(names, accumulate(measures.get("buckets", [0])), strict=True))
 
 
-def quantile(measures: Mapping[str, Any], share: float) -> float | None:
+def estimate_quantile(measures: Mapping[str, Any], share: float) -> float | None:
     """Estimate the time within which this share of the steps was committed, as `histogram_quantile` does.
 
     Return None if no step was counted, and the last bound for times above it.
     """
-    steps = cumulative(measures)
+    steps = accumulate_buckets(measures)
     rank = share * steps[-1][1]
     if not rank:
         return None

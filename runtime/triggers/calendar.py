@@ -49,7 +49,7 @@ class Calendar:
     starts_at: datetime
     ends_at: datetime | None = None
 
-    def extended(self, first: datetime) -> "Calendar":
+    def extend_start(self, first: datetime) -> "Calendar":
         """Return the same rhythm without an end, and from `first` on if that is before its start."""
         start = min(first, self.starts_at)
         if self.every is not None:
@@ -67,15 +67,15 @@ class Calendar:
                 last = at
                 yield at
 
-    def first_after(self, moment: datetime) -> datetime | None:
+    def find_first_after(self, moment: datetime) -> datetime | None:
         """Return the first time after a moment, None if there is none."""
         return next(self.after(moment), None)
 
     def has(self, at: datetime) -> bool:
         """Tell whether this is one of the times."""
-        return self.first_after(at - _SECOND) == at
+        return self.find_first_after(at - _SECOND) == at
 
-    def newest(self, first: datetime, until: datetime, limit: int) -> list[datetime]:
+    def list_newest_times(self, first: datetime, until: datetime, limit: int) -> list[datetime]:
         """Return the newest times from `first` to `until`, at most so many, the earliest first."""
         first = max(first, self.starts_at)
         until = until if self.ends_at is None else min(until, self.ends_at)
@@ -87,7 +87,7 @@ class Calendar:
                 times.append(at)
         return times[::-1]
 
-    def between(self, first: datetime, until: datetime, limit: int) -> list[datetime]:
+    def list_times_between(self, first: datetime, until: datetime, limit: int) -> list[datetime]:
         """Return the times from `first` to `until`, at most so many, the earliest first."""
         times = list[datetime]()
         for at in self.after(first - _SECOND):
@@ -103,7 +103,7 @@ class Calendar:
             return self._steps(begin, direction * timedelta(seconds=self.every))
         local = moment.astimezone(ZoneInfo(self.zone)).replace(tzinfo=None) - direction * _CHANGE
         times = CronSim(self.cron, local, reverse=direction < 0)
-        return self._moments(_times(times), direction)
+        return self._moments(_list_local_times(times), direction)
 
     def _steps(self, moment: datetime, step: timedelta) -> Iterator[datetime]:
         at = self.starts_at + max((moment - self.starts_at) // abs(step), 0) * abs(step)
@@ -122,7 +122,7 @@ class Calendar:
         zone = ZoneInfo(self.zone)
         pending = list[float]()
         for time in local:
-            stamps = [at.timestamp() * direction for at in _moments_of(time, zone, once=once)]
+            stamps = [at.timestamp() * direction for at in _list_moments(time, zone, once=once)]
             for stamp in stamps:
                 heappush(pending, stamp)
             while pending and stamps and pending[0] <= min(stamps):
@@ -143,11 +143,11 @@ def check_cron(cron: str, zone: str, after: datetime) -> None:
     except CronSimError as exc:
         raise NeverComes(_explain(fields, str(exc))) from exc
     calendar = Calendar(cron=cron, every=None, zone=zone, starts_at=after)
-    if calendar.first_after(after) is None:
+    if calendar.find_first_after(after) is None:
         raise NeverComes("never comes in the next 50 years")
 
 
-def delay(schedule: UUID, at: datetime, jitter: int) -> timedelta:
+def compute_delay(schedule: UUID, at: datetime, jitter: int) -> timedelta:
     """Return the delay of this time, at most `jitter` seconds: always the same for one time of one schedule."""
     if not jitter:
         return timedelta()
@@ -155,7 +155,7 @@ def delay(schedule: UUID, at: datetime, jitter: int) -> timedelta:
     return timedelta(seconds=int.from_bytes(seed[:8], "big") % (jitter + 1))
 
 
-def _times(cron: CronSim) -> Iterator[datetime]:
+def _list_local_times(cron: CronSim) -> Iterator[datetime]:
     """Yield the local times until the library finds none in 50 years, or reaches the first or last year."""
     try:
         yield from cron
@@ -163,7 +163,7 @@ def _times(cron: CronSim) -> Iterator[datetime]:
         return
 
 
-def _moments_of(local: datetime, zone: ZoneInfo, *, once: bool) -> list[datetime]:
+def _list_moments(local: datetime, zone: ZoneInfo, *, once: bool) -> list[datetime]:
     """Return the moments of a local time: none if it does not exist, or if `once`, the end of the gap."""
     while local != local.replace(tzinfo=zone).astimezone(UTC).astimezone(zone).replace(tzinfo=None):
         if not once:

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from runtime import errors
-from runtime.control.user_actions import atomic
+from runtime.control.user_actions import open_transaction
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
@@ -51,12 +51,12 @@ def create(
 
     Raise Forbidden, UnknownAgent, or InvalidInput naming the field.
     """
-    wiring.access().require(actor, SCOPE)
-    with atomic() as connection:
-        now = pool.now(connection)
+    wiring.resolve_access().require(actor, SCOPE)
+    with open_transaction() as connection:
+        now = pool.read_clock(connection)
         definition = STARTERS[kind].check(sent, actor, now)
         new_id = form or uuid4()
-        columns = _columns(definition)
+        columns = _collect_columns(definition)
         if not trigger_rows.insert(connection, new_id, kind=kind, owner=actor.person, **columns):
             read_row(connection, kind, new_id, actor)  # another person's form is not theirs
             return new_id
@@ -66,7 +66,7 @@ def create(
             status=TriggerStatus.ACTIVE,
             definition=definition,
         )
-        trigger.record(connection, created, "made", actor)
+        trigger.record_act(connection, created, "made", actor)
         STARTERS[kind].apply_act(connection, None, created, now)
     return new_id
 
@@ -79,28 +79,28 @@ def change(kind: TriggerKind, *, id: UUID, sent: Mapping[str, object], actor: Ac
     """
     with lock(kind, id, actor) as locked:
         definition = STARTERS[kind].check(sent, actor, locked.now)
-        record(locked, "changed", actor, definition=definition)
-        trigger_rows.write(locked.connection, id, **_columns(definition))
+        record_act(locked, "changed", actor, definition=definition)
+        trigger_rows.write(locked.connection, id, **_collect_columns(definition))
 
 
 def pause(kind: TriggerKind, *, id: UUID, actor: Actor) -> None:
     """Pause a trigger: it gets no times and events, and starts no run until it is resumed. Raise as `change`."""
     with lock(kind, id, actor) as locked:
-        record(locked, "paused", actor, status=TriggerStatus.PAUSED)
+        record_act(locked, "paused", actor, status=TriggerStatus.PAUSED)
 
 
 def resume(kind: TriggerKind, *, id: UUID, actor: Actor) -> None:
     """Start runs again, from the next time or event on, and of those that wait. Raise as `change`."""
     with lock(kind, id, actor) as locked:
-        record(locked, "resumed", actor, status=TriggerStatus.ACTIVE)
+        record_act(locked, "resumed", actor, status=TriggerStatus.ACTIVE)
 
 
-def end(kind: TriggerKind, *, id: UUID, actor: Actor) -> None:
+def end_trigger(kind: TriggerKind, *, id: UUID, actor: Actor) -> None:
     """End a trigger for good; what waits is skipped. Its runs continue. Raise as `change`."""
     with lock(kind, id, actor) as locked:
         reason = f"the {kind.noun} was ended"
         occurrences.skip_waiting(locked.connection, id, reason)
-        record(locked, "ended", actor, status=TriggerStatus.ENDED)
+        record_act(locked, "ended", actor, status=TriggerStatus.ENDED)
 
 
 def retry(*, id: UUID, number: int, actor: Actor) -> None:
@@ -110,7 +110,7 @@ def retry(*, id: UUID, number: int, actor: Actor) -> None:
         if row is None or row.run is not None or row.state not in RETRIED:
             raise errors.NotRetried
         occurrences.write(locked.connection, id, number, state=OccurrenceState.NEW, reason="")
-        record(locked, "retried", actor, detail={"event": row.id or ""})
+        record_act(locked, "retried", actor, detail={"event": row.id or ""})
 
 
 def read_row(connection: pool.Connection, kind: TriggerKind, id: UUID, actor: Actor) -> TriggerRow:
@@ -127,18 +127,18 @@ def lock(kind: TriggerKind, id: UUID, actor: Actor) -> Iterator[LockedTrigger]:
 
     Raise NoSuchSchedule or NoSuchTrigger, Forbidden, ScheduleEnded or TriggerEnded, Tampered, KeyMissing.
     """
-    wiring.access().require(actor, SCOPE)
-    with atomic() as connection:
+    wiring.resolve_access().require(actor, SCOPE)
+    with open_transaction() as connection:
         row = _require_readable(kind, trigger_rows.lock(connection, id), actor)
         signed = trigger.read_signed(connection, row)
         if signed.status is TriggerStatus.ENDED:
             raise _ENDED[kind]
-        now = pool.now(connection)
+        now = pool.read_clock(connection)
         STARTERS[kind].catch_up(connection, signed, now)
         yield LockedTrigger(connection=connection, trigger=signed, now=now)
 
 
-def record(
+def record_act(
     locked: LockedTrigger,
     act: str,
     actor: Actor,
@@ -157,13 +157,13 @@ def record(
         status=status or before.status,
         webhook=webhook or before.webhook,
     )
-    trigger.record(locked.connection, after, act, actor, detail)
+    trigger.record_act(locked.connection, after, act, actor, detail)
     STARTERS[before.row.kind].apply_act(locked.connection, before, after, locked.now)
 
 
 def may_read(owner: str, actor: Actor) -> bool:
     """Tell whether the actor may read what this person owns."""
-    return owner == actor.person or wiring.access().reads_continuations(actor)
+    return owner == actor.person or wiring.resolve_access().may_read_continuations(actor)
 
 
 def run_now(*, id: UUID, actor: Actor, at: object = None) -> UUID:
@@ -175,12 +175,12 @@ def run_now(*, id: UUID, actor: Actor, at: object = None) -> UUID:
         time = locked.now if at is None else read_time(at, "at", "UTC", in_seconds=False)
         if not locked.now - OLDEST_CLICK <= time <= locked.now + OLDEST_CLICK:
             raise errors.InvalidInput("at", "is not today; load the page again")
-        row = occurrences.read(locked.connection, id, occurrences.number_of(time))
+        row = occurrences.read(locked.connection, id, occurrences.compute_number(time))
         if row is not None and row.run is not None:
             return row.run
         _add_time(locked, time, OccurrenceKind.MANUAL, actor)
         detail = {"at": time.isoformat()}
-        trigger.record(locked.connection, locked.trigger, "run now", actor, detail)
+        trigger.record_act(locked.connection, locked.trigger, "run now", actor, detail)
         return times.start_run(locked.connection, locked.trigger, time, actor.person)
 
 
@@ -212,7 +212,7 @@ def backfill(*, id: UUID, first: object, until: object, actor: Actor) -> int:
             "times": count,
         }
         after = replace(locked.trigger, makers=(*locked.trigger.makers, actor.person))
-        trigger.record(locked.connection, after, "back-filled", actor, detail)
+        trigger.record_act(locked.connection, after, "back-filled", actor, detail)
         next_at = times.read_next(locked.connection, after)
         times.set_next(locked.connection, after, next_at, locked.now)
     return count
@@ -224,7 +224,7 @@ def _require_readable(kind: TriggerKind, row: TriggerRow | None, actor: Actor) -
     return row
 
 
-def _columns(definition: Any) -> dict[str, str]:
+def _collect_columns(definition: Any) -> dict[str, str]:
     """Return the columns of the row that the definition says."""
     event = getattr(definition, "event", "")
     return {"name": definition.name, "agent": definition.agent, "event": event}

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 from runtime.core.values.limits import MAX_EVENT_NAME
 from runtime.errors import InvalidInput
 from runtime.store.tables.occurrences import WaitingEvent
@@ -23,7 +23,7 @@ MAX_DEBOUNCE = 3_600  # seconds
 MAX_RATE_SECONDS = 86_400
 MAX_LOCATION = 500  # characters of the path of a folder, or the address of a bucket
 SHOWN_ID = 60  # characters of an event's id in the business key of its run
-_LIMIT = fields.number_rule(1, MAX_AT_ONCE, default=None)
+_LIMIT = fields.make_number_rule(1, MAX_AT_ONCE, default=None)
 LOOK_AGAIN = timedelta(seconds=1)  # until the next look at events that wait for a run to end
 MAX_DEBOUNCES = 10  # debounces that an event waits at most, if others of its key keep coming
 
@@ -37,7 +37,7 @@ class Wakes(StrEnum):
 
 
 def _read_expression(value: object, field: str) -> str:
-    text = fields.text(value or "", field).strip()
+    text = fields.read_text(value or "", field).strip()
     if text:
         mapping.check_expression(text, field)
     return text
@@ -45,12 +45,12 @@ def _read_expression(value: object, field: str) -> str:
 
 def _read_wakes(value: object, field: str) -> Wakes:
     try:
-        return Wakes(fields.text(value or "", field))
+        return Wakes(fields.read_text(value or "", field))
     except ValueError as exc:
         raise InvalidInput(field, f"must be {Wakes.FIRST}, {Wakes.ONLY} or empty") from exc
 
 
-_EXPRESSION = fields.text_rule(_read_expression, default="")
+_EXPRESSION = fields.make_text_rule(_read_expression, default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,52 +66,54 @@ class EventDefinition:
     name: str = field(metadata=fields.NAME)
     agent: str = field(metadata=fields.TEXT)
     event: str = field(
-        metadata=fields.text_rule(partial(fields.name, maximum=MAX_EVENT_NAME), MAX_EVENT_NAME)
+        metadata=fields.make_text_rule(
+            partial(fields.read_name, maximum=MAX_EVENT_NAME), MAX_EVENT_NAME
+        )
     )
     filter: str = field(metadata=_EXPRESSION)
-    mapping: Any = field(metadata=fields.rule({}, mapping.check, default={}))
+    mapping: Any = field(metadata=fields.make_rule({}, mapping.check, default={}))
     key: str = field(metadata=_EXPRESSION)
     business_key: str = field(metadata=_EXPRESSION)
     at_once: int | None = field(metadata=_LIMIT)
     at_once_per_key: int | None = field(metadata=_LIMIT)
-    debounce: int = field(metadata=fields.number_rule(0, MAX_DEBOUNCE, "seconds", default=0))
+    debounce: int = field(metadata=fields.make_number_rule(0, MAX_DEBOUNCE, "seconds", default=0))
     rate: int | None = field(metadata=_LIMIT)
     rate_seconds: int = field(
-        metadata=fields.number_rule(1, MAX_RATE_SECONDS, "seconds", default=60)
+        metadata=fields.make_number_rule(1, MAX_RATE_SECONDS, "seconds", default=60)
     )
     source: str = ""
     location: str = ""
     wakes: str = field(
         default=Wakes.NONE,
-        metadata=fields.rule({"enum": [*Wakes]}, _read_wakes, default=Wakes.NONE),
+        metadata=fields.make_rule({"enum": [*Wakes]}, _read_wakes, default=Wakes.NONE),
     )
     thread: str = field(default="", metadata=_EXPRESSION)
 
-    def key_of(self, facts: Mapping[str, Any]) -> str:
+    def compute_key(self, facts: Mapping[str, Any]) -> str:
         """Return the key of an event, empty without one. Raise InvalidInput naming the expression."""
         if self.wakes:
-            return mapping.text_of(self.business_key, facts, "business_key")
-        return mapping.text_of(self.key, facts, "key") if self.key else ""
+            return mapping.evaluate_key(self.business_key, facts, "business_key")
+        return mapping.evaluate_key(self.key, facts, "key") if self.key else ""
 
-    def business_key_of(self, facts: Mapping[str, Any], key: str) -> str:
+    def compute_business_key(self, facts: Mapping[str, Any], key: str) -> str:
         """Return the business key of the run of an event; `key` tells events apart. Raise InvalidInput.
 
         Without an expression each event has a key of its own. People see it as the title of the run.
         """
         if self.business_key:
-            return mapping.text_of(self.business_key, facts, "business_key")
-        return f"{self.name} {facts['id'][:SHOWN_ID]} ({sha256_of(key)[-12:]})"
+            return mapping.evaluate_key(self.business_key, facts, "business_key")
+        return f"{self.name} {facts['id'][:SHOWN_ID]} ({hash_value(key)[-12:]})"
 
-    def thread_of(self, facts: Mapping[str, Any]) -> str | None:
+    def compute_thread(self, facts: Mapping[str, Any]) -> str | None:
         """Return the thread of the run of an event, None without one. Raise InvalidInput naming `thread`."""
-        return mapping.text_of(self.thread, facts, "thread") if self.thread else None
+        return mapping.evaluate_key(self.thread, facts, "thread") if self.thread else None
 
     def to_text(self) -> str:
         """Write the definition as JSON, for its MAC."""
         return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True)
 
 
-def from_text(text: str) -> EventDefinition:
+def decode_event_definition(text: str) -> EventDefinition:
     """Read a definition that `to_text` wrote."""
     return EventDefinition(**json.loads(text))
 

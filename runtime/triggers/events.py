@@ -52,7 +52,7 @@ def check(sent: Mapping[str, object], actor: Actor, now: datetime) -> EventDefin
     """
     definition = check_mapping(sent)
     if definition.wakes:
-        wiring.access().require(actor, external_events.SCOPE)
+        wiring.resolve_access().require(actor, external_events.SCOPE)
     return definition
 
 
@@ -65,7 +65,7 @@ def check_mapping(sent: Mapping[str, object]) -> EventDefinition:
     if definition.wakes == Wakes.ONLY:
         return definition
     try:
-        wiring.catalogue().check_input(definition.agent, definition.mapping)
+        wiring.resolve_catalogue().check_input(definition.agent, definition.mapping)
     except InvalidInput as exc:
         problems = [
             InvalidInput(mapping.MAPPING + refusal.field.removeprefix("input"), refusal.detail)
@@ -86,7 +86,7 @@ def handle(connection: Connection, trigger: EventTrigger, now: datetime) -> bool
     if trigger.status is not TriggerStatus.ACTIVE:
         trigger_rows.write(connection, trigger.id, state=trigger.status, due_at=None, problem="")
         return False
-    numbers = occurrences.new_events(connection, trigger.id, JUDGED)
+    numbers = occurrences.list_new_events(connection, trigger.id, JUDGED)
     room = MAX_WAITING
     if numbers:
         room -= occurrences.count(connection, trigger.id, OccurrenceState.WAITING)
@@ -106,7 +106,7 @@ def handle(connection: Connection, trigger: EventTrigger, now: datetime) -> bool
         try:
             _start(connection, trigger, event.number, now)
         except (RequestError, NotJson, Tampered) as exc:
-            reason = _reason(exc)
+            reason = _format_reason(exc)
             log.warning("Trigger %s: no run for event %s: %s", trigger.id, event.number, reason)
             occurrences.write(
                 connection, trigger.id, event.number, state=OccurrenceState.FAILED, reason=reason
@@ -141,7 +141,7 @@ def wake_all(
 ) -> bool:
     """Wake the runs that wait for events of a locked trigger. Return whether there may be more."""
     definition = trigger.definition
-    wakeable = occurrences.wakeable(
+    wakeable = occurrences.list_wakeable_events(
         connection, trigger.id, definition.agent, definition.event, WOKEN
     )
     # Runs are locked in the order of their ids, as by events that people send.
@@ -151,13 +151,11 @@ def wake_all(
     return len(wakeable) == WOKEN
 
 
-def keys_that_start_nothing(
-    connection: Connection, trigger: SignedTrigger[EventDefinition]
-) -> list[str]:
+def list_blocked_keys(connection: Connection, trigger: SignedTrigger[EventDefinition]) -> list[str]:
     """Return the keys whose events start no run now: all with Wakes.ONLY, else those of runs that are there."""
     if trigger.definition.wakes == Wakes.ONLY:
-        return occurrences.keys_of_waiting(connection, trigger.id)
-    return occurrences.keys_of_live_runs(connection, trigger.id, trigger.definition.agent)
+        return occurrences.list_waiting_keys(connection, trigger.id)
+    return occurrences.list_keys_of_live_runs(connection, trigger.id, trigger.definition.agent)
 
 
 def _judge(connection: Connection, trigger: EventTrigger, number: int, *, room: int) -> bool:
@@ -173,11 +171,11 @@ def _judge(connection: Connection, trigger: EventTrigger, number: int, *, room: 
         if definition.wakes and event.by is not None:
             return write(OccurrenceState.SKIPPED, reason=SENT)
         facts = event.facts
-        if not mapping.passes(definition.filter, facts):
+        if not mapping.is_filter_met(definition.filter, facts):
             return write(OccurrenceState.SKIPPED, reason=FILTERED)
-        key = definition.key_of(facts)
+        key = definition.compute_key(facts)
     except (InvalidInput, Tampered) as exc:
-        return write(OccurrenceState.FAILED, reason=_reason(exc))
+        return write(OccurrenceState.FAILED, reason=_format_reason(exc))
     return (
         write(OccurrenceState.WAITING, key=key)
         if room > 0
@@ -190,17 +188,17 @@ def _plan(connection: Connection, trigger: EventTrigger, now: datetime) -> Event
     definition = trigger.definition
     limit = definition.at_once_per_key
     is_limited = definition.at_once is not None or limit is not None
-    running = occurrences.running_by_key(connection, trigger.id) if is_limited else {}
+    running = occurrences.count_running_by_key(connection, trigger.id) if is_limited else {}
     full = [key for key, count in running.items() if limit is not None and count >= limit]
     if definition.wakes:
-        full += keys_that_start_nothing(connection, trigger)
+        full += list_blocked_keys(connection, trigger)
         limit = 1  # the next event of its key is for this run
     of_key = 0 if definition.debounce else limit or STARTS
     plan = event_definition.plan_starts(
         definition,
-        occurrences.waiting_events(connection, trigger.id, of_key, 10 * STARTS, full),
+        occurrences.list_waiting_events(connection, trigger.id, of_key, 10 * STARTS, full),
         running,
-        occurrences.recent_starts(connection, trigger.id, definition.rate)
+        occurrences.list_recent_starts(connection, trigger.id, definition.rate)
         if definition.rate
         else (),
         now,
@@ -216,11 +214,11 @@ def _start(connection: Connection, trigger: EventTrigger, number: int, now: date
     facts, definition = event.facts, trigger.definition
     started = start(
         agent=definition.agent,
-        input=mapping.applied(definition.mapping, facts),
-        business_key=definition.business_key_of(facts, f"{trigger.id} {event.key}"),
+        input=mapping.apply_mapping(definition.mapping, facts),
+        business_key=definition.compute_business_key(facts, f"{trigger.id} {event.key}"),
         actor=Actor(person=trigger.owner),
         makers=merge_people(trigger.makers, [event.by or ""]),
-        thread=definition.thread_of(facts),
+        thread=definition.compute_thread(facts),
     )
     columns = {"started_at": now} if started.created else {"reason": SAME_KEY}
     occurrences.write(
@@ -228,7 +226,7 @@ def _start(connection: Connection, trigger: EventTrigger, number: int, now: date
     )
 
 
-def _reason(exc: Exception) -> str:
+def _format_reason(exc: Exception) -> str:
     return exc.all_of_it if isinstance(exc, InvalidInput) else str(exc)
 
 

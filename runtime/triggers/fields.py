@@ -18,35 +18,39 @@ E = TypeVar("E", bound=StrEnum)
 Check = Callable[[Any, str], Any]  # of a value and the name of its field
 
 
-def rule(
+def make_rule(
     schema: Mapping[str, Any], check: Check | None = None, *, default: Any = ...
 ) -> dict[str, Any]:
     """Return the rule of a field. It must be sent without a `default`; without a `check` the reader checks it."""
     return {"schema": schema, "check": check, "default": default}
 
 
-def text_rule(check: Check, maximum: int | None = None, *, default: Any = ...) -> dict[str, Any]:
+def make_text_rule(
+    check: Check, maximum: int | None = None, *, default: Any = ...
+) -> dict[str, Any]:
     """Return the rule of a text."""
     limit = {} if maximum is None else {"maxLength": maximum}
-    return rule({"type": "string", **limit}, check, default=default)
+    return make_rule({"type": "string", **limit}, check, default=default)
 
 
-def number_rule(
+def make_number_rule(
     least: int, greatest: int, unit: str = "", *, default: int | None
 ) -> dict[str, Any]:
     """Return the rule of a whole number in this range. Null means the default."""
     kind: Any = ["integer", "null"] if default is None else "integer"
 
     def check(value: object, field: str) -> int | None:
-        return default if value is None else whole_number(value, field, least, greatest, unit)
+        return default if value is None else read_whole_number(value, field, least, greatest, unit)
 
-    return rule({"type": kind, "minimum": least, "maximum": greatest}, check, default=default)
+    return make_rule({"type": kind, "minimum": least, "maximum": greatest}, check, default=default)
 
 
-def choice_rule(kind: type[StrEnum], *, default: StrEnum) -> dict[str, Any]:
+def make_choice_rule(kind: type[StrEnum], *, default: StrEnum) -> dict[str, Any]:
     """Return the rule of a choice."""
-    return rule(
-        {"enum": [*kind]}, lambda value, field: choice(value, field, kind), default=str(default)
+    return make_rule(
+        {"enum": [*kind]},
+        lambda value, field: read_choice(value, field, kind),
+        default=str(default),
     )
 
 
@@ -68,15 +72,15 @@ def check_all(definition: type, sent: Mapping[str, object]) -> dict[str, Any]:
     return values
 
 
-def name(value: object, field: str = "name", maximum: int = MAX_NAME) -> str:
+def read_name(value: object, field: str = "name", maximum: int = MAX_NAME) -> str:
     """Return a name without the blanks around it."""
-    stripped = text(value, field).strip()
+    stripped = read_text(value, field).strip()
     if not 1 <= len(stripped) <= maximum:
         raise InvalidInput(field, f"must have 1 to {maximum} characters")
     return stripped
 
 
-def text(value: object, field: str) -> str:
+def read_text(value: object, field: str) -> str:
     """Return a text that Postgres accepts."""
     if value is None:
         raise InvalidInput(field, "is missing: it must be text")
@@ -89,7 +93,7 @@ def text(value: object, field: str) -> str:
     return value
 
 
-def choice(value: object, field: str, kind: type[E]) -> E:
+def read_choice(value: object, field: str, kind: type[E]) -> E:
     """Return one of the members."""
     try:
         return kind(str(value))
@@ -97,7 +101,7 @@ def choice(value: object, field: str, kind: type[E]) -> E:
         raise InvalidInput(field, f"must be one of {', '.join(kind)}") from exc
 
 
-def whole_number(value: object, field: str, least: int, greatest: int, unit: str = "") -> int:
+def read_whole_number(value: object, field: str, least: int, greatest: int, unit: str = "") -> int:
     """Return a whole number in this range."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= greatest:
         unit = f" of {unit}" if unit else ""
@@ -105,5 +109,5 @@ def whole_number(value: object, field: str, least: int, greatest: int, unit: str
     return value
 
 
-NAME = text_rule(name, MAX_NAME)
-TEXT = text_rule(text)
+NAME = make_text_rule(read_name, MAX_NAME)
+TEXT = make_text_rule(read_text)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
 
-from runtime.control.user_actions import atomic
+from runtime.control.user_actions import open_transaction
 from runtime.errors import Tampered
 from runtime.ports.access import Actor
 from runtime.store import failpoints, pool
@@ -57,7 +57,7 @@ STARTERS: Mapping[TriggerKind, Starter] = {TriggerKind.SCHEDULE: times, TriggerK
 
 def fire_due(kind: TriggerKind, connection: Connection, stop: threading.Event) -> None:
     """Handle each trigger that is due, one transaction for each, and again while it has more."""
-    if not trigger_rows.any_due(connection, kind, pool.now(connection)):
+    if not trigger_rows.has_due_trigger(connection, kind, pool.read_clock(connection)):
         return
     passed: list[UUID] = []
     while not stop.is_set() and _fire_next(kind, passed):
@@ -86,13 +86,13 @@ def handle(connection: Connection, row: TriggerRow, now: datetime) -> bool:
 def _fire_next(kind: TriggerKind, passed: list[UUID]) -> bool:
     """Handle a trigger that this round has not passed. Return False if there is none."""
     failpoint = STARTERS[kind].FAILPOINT
-    with atomic() as connection:
-        now = pool.now(connection)
+    with open_transaction() as connection:
+        now = pool.read_clock(connection)
         row = trigger_rows.lock_due(connection, kind, now, passed)
         if row is None:
             return False
         try:
-            with atomic():
+            with open_transaction():
                 has_more = handle(connection, row, now)
         except Exception as exc:
             if pool.is_passing(exc):

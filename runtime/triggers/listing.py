@@ -116,10 +116,10 @@ def read_list(kind: TriggerKind, actor: Actor) -> tuple[list[TriggerRow], bool]:
 
     Raise Forbidden.
     """
-    access = wiring.access()
+    access = wiring.resolve_access()
     access.require(actor, "runs:read")
-    owner = None if access.reads_continuations(actor) else actor.person
-    with pool.in_transaction() as connection:
+    owner = None if access.may_read_continuations(actor) else actor.person
+    with pool.join_transaction() as connection:
         rows, cut = trigger_rows.list_newest(connection, kind, owner)
     # The next time of a paused one is that when it was paused.
     return [
@@ -132,13 +132,13 @@ def read_one(kind: TriggerKind, id: UUID, actor: Actor, before: int | None = Non
 
     Raise Forbidden, NoSuchSchedule or NoSuchTrigger, Tampered, KeyMissing.
     """
-    wiring.access().require(actor, "runs:read")
-    with pool.in_transaction() as connection:
+    wiring.resolve_access().require(actor, "runs:read")
+    with pool.join_transaction() as connection:
         row = read_row(connection, kind, id, actor)
-        may_change = wiring.access().may_fork(actor, row.owner)
-        stored_acts = trigger_rows.newest_acts(connection, row, ACTS)
+        may_change = wiring.resolve_access().may_fork(actor, row.owner)
+        stored_acts = trigger_rows.list_newest_acts(connection, row, ACTS)
         trigger = parse_act(row, stored_acts[0].body)
-        history = occurrences.newest(connection, row.id, HISTORY + 1, before)
+        history = occurrences.list_newest(connection, row.id, HISTORY + 1, before)
         is_schedule = row.kind is TriggerKind.SCHEDULE
         return TriggerView(
             id=row.id,
@@ -147,10 +147,10 @@ def read_one(kind: TriggerKind, id: UUID, actor: Actor, before: int | None = Non
             owner=trigger.owner,
             makers=trigger.makers,
             definition=trigger.definition,
-            next_times=_next_times(trigger) if is_schedule else (),
+            next_times=_list_next_times(trigger) if is_schedule else (),
             history=tuple(history[:HISTORY]),
             has_more=len(history) > HISTORY,
-            last_failure=occurrences.last_failure(connection, row.id) if is_schedule else None,
+            last_failure=occurrences.find_last_failure(connection, row.id) if is_schedule else None,
             acts=tuple(
                 PastAct(
                     act=act.act,
@@ -162,25 +162,25 @@ def read_one(kind: TriggerKind, id: UUID, actor: Actor, before: int | None = Non
             ),
             # A schedule whose last time has passed can get another end.
             changeable=may_change and trigger.status is not TriggerStatus.ENDED,
-            webhook=_webhook(connection, trigger),
-            source=None if is_schedule else _source(connection, row.id, trigger.definition),
+            webhook=_find_webhook(connection, trigger),
+            source=None if is_schedule else _find_source(connection, row.id, trigger.definition),
         )
 
 
-def starter_of_run(run: UUID, actor: Actor) -> StarterOfRun | None:
+def find_starter_of_run(run: UUID, actor: Actor) -> StarterOfRun | None:
     """Return the trigger that started a run, None if a person did or the actor may not read it."""
-    with pool.in_transaction() as connection:
-        trigger = occurrences.trigger_of_run(connection, run)
+    with pool.join_transaction() as connection:
+        trigger = occurrences.find_trigger_of_run(connection, run)
         row = None if trigger is None else trigger_rows.read(connection, trigger)
     if row is None or not may_read(row.owner, actor):
         return None
     return StarterOfRun(noun=row.kind.noun, id=row.id, name=row.name)
 
 
-def input_schema(agent: str) -> dict[str, Any] | None:
+def find_input_schema(agent: str) -> dict[str, Any] | None:
     """Return the JSON Schema of an agent's input, None if there is no such agent."""
-    expression = wiring.catalogue().schema(agent)
-    with pool.in_transaction() as connection:
+    expression = wiring.resolve_catalogue().build_schema_expression(agent)
+    with pool.join_transaction() as connection:
         row = connection.execute(f"SELECT {expression.sql}", expression.parameters).fetchone()
     assert row is not None  # a SELECT without FROM has one row
     schema: dict[str, Any] | None = None if row[0] is None else json.loads(row[0])
@@ -192,14 +192,14 @@ def describe_problem(exc: Tampered | KeyMissing) -> str:
     return f"{exc}. It starts nothing."
 
 
-def _next_times(schedule: SignedTrigger[ScheduleDefinition]) -> tuple[datetime, ...]:
+def _list_next_times(schedule: SignedTrigger[ScheduleDefinition]) -> tuple[datetime, ...]:
     next_at = schedule.row.next_at
     if next_at is None or schedule.status is not TriggerStatus.ACTIVE:
         return ()
     return next_at, *islice(schedule.definition.calendar.after(next_at), NEXT - 1)
 
 
-def _webhook(connection: Connection, trigger: SignedTrigger[Any]) -> WebhookView | None:
+def _find_webhook(connection: Connection, trigger: SignedTrigger[Any]) -> WebhookView | None:
     if trigger.webhook is None:
         return None
     row = trigger_sources.read_webhook(connection, trigger.id)
@@ -212,12 +212,14 @@ def _webhook(connection: Connection, trigger: SignedTrigger[Any]) -> WebhookView
     )
 
 
-def _source(connection: Connection, id: UUID, definition: EventDefinition) -> SourceView | None:
+def _find_source(
+    connection: Connection, id: UUID, definition: EventDefinition
+) -> SourceView | None:
     row, source = trigger_sources.read_source(connection, id), SOURCES.get(definition.source)
     if row is None or source is None:
         return None
     late = timedelta(seconds=LATE_SECONDS[source.loop])
-    now = pool.now(connection)
+    now = pool.read_clock(connection)
     return SourceView(
         kind=source.kind,
         place=definition.location,

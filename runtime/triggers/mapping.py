@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runtime.core.values import expressions
-from runtime.core.values.json_values import size_of
+from runtime.core.values.json_values import measure_size
 from runtime.core.values.limits import MAX_INPUT, MAX_KEY
 from runtime.errors import InvalidInput, require_json_input
 
@@ -27,9 +27,9 @@ _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 def check(mapping: Any, field: str = MAPPING) -> Any:
     """Return the mapping. Raise InvalidInput naming the place unless it is JSON with expressions within the bounds."""
     require_json_input(mapping, field)
-    if size_of(mapping) > MAX_INPUT:
-        raise InvalidInput(field, f"is {size_of(mapping)} bytes of JSON; at most {MAX_INPUT}")
-    expressions_at = list(_expressions(mapping, field))
+    if measure_size(mapping) > MAX_INPUT:
+        raise InvalidInput(field, f"is {measure_size(mapping)} bytes of JSON; at most {MAX_INPUT}")
+    expressions_at = list(_list_expressions(mapping, field))
     count = len(expressions_at)
     if count > MAX_EXPRESSIONS:
         raise InvalidInput(field, f"has {count} expressions, at most {MAX_EXPRESSIONS}")
@@ -49,24 +49,24 @@ def check_expression(text: str, field: str) -> None:
         raise InvalidInput(field, str(exc)) from exc
 
 
-def applied(mapping: Any, facts: Mapping[str, Any]) -> Any:
+def apply_mapping(mapping: Any, facts: Mapping[str, Any]) -> Any:
     """Return the input that the mapping makes of an event. Raise InvalidInput naming the place."""
     return _Applied(facts).of(mapping, MAPPING)
 
 
-def passes(condition: str, facts: Mapping[str, Any]) -> bool:
+def is_filter_met(condition: str, facts: Mapping[str, Any]) -> bool:
     """Tell whether a filter holds for an event; an empty one does. Raise InvalidInput naming `filter`."""
     if not condition:
         return True
     try:
-        return expressions.holds(condition, facts, FACTS, _LARGE)
+        return expressions.evaluate_condition(condition, facts, FACTS, _LARGE)
     except expressions.ExpressionError as exc:
         raise InvalidInput(FILTER, str(exc)) from exc
 
 
-def text_of(expression: str, facts: Mapping[str, Any], field: str) -> str:
+def evaluate_key(expression: str, facts: Mapping[str, Any], field: str) -> str:
     """Return the value of an expression as a key. Raise InvalidInput naming the field if it is a list, or empty."""
-    value = _value(expression, facts, field)
+    value = _evaluate_expression(expression, facts, field)
     if value is None or isinstance(value, list | dict) or value == "":
         raise InvalidInput(field, "is empty, a list or an object for this event")
     text = _to_text(value)
@@ -78,7 +78,8 @@ def text_of(expression: str, facts: Mapping[str, Any], field: str) -> str:
 def is_open(mapping: Any, field: str) -> bool:
     """Tell whether the value at a path such as `mapping.days[0]` depends on the event, in part or as a part."""
     return any(
-        _is_at(field, path) or _is_at(path, field) for path, _ in _expressions(mapping, MAPPING)
+        _is_at(field, path) or _is_at(path, field)
+        for path, _ in _list_expressions(mapping, MAPPING)
     )
 
 
@@ -104,16 +105,16 @@ class _Applied:
                 return value
 
     def _value(self, expression: str, path: str) -> Any:
-        value = _value(expression, self._facts, path)
-        self._remaining -= size_of(value)
+        value = _evaluate_expression(expression, self._facts, path)
+        self._remaining -= measure_size(value)
         if self._remaining < 0:
             raise InvalidInput(path, f"makes an input of more than {MAX_INPUT} bytes")
         return value
 
 
-def _value(expression: str, facts: Mapping[str, Any], path: str) -> Any:
+def _evaluate_expression(expression: str, facts: Mapping[str, Any], path: str) -> Any:
     try:
-        value = expressions.value(expression.strip(), facts, FACTS, _LARGE)
+        value = expressions.evaluate_expression(expression.strip(), facts, FACTS, _LARGE)
     except expressions.ExpressionError as exc:
         raise InvalidInput(path, str(exc)) from exc
     return require_json_input(value, path)
@@ -127,14 +128,14 @@ def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _expressions(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def _list_expressions(value: Any, path: str) -> Iterator[tuple[str, str]]:
     """List the expressions of a mapping with their places."""
     match value:
         case str():
             yield from ((path, text.strip()) for text in _EXPRESSION.findall(value))
         case list():
             for n, item in enumerate(value):
-                yield from _expressions(item, f"{path}[{n}]")
+                yield from _list_expressions(item, f"{path}[{n}]")
         case dict():
             for name, item in value.items():
-                yield from _expressions(item, f"{path}.{name}")
+                yield from _list_expressions(item, f"{path}.{name}")

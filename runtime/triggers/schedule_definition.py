@@ -18,13 +18,13 @@ from zoneinfo import ZoneInfo
 from runtime.core.values.limits import MAX_KEY
 from runtime.errors import InvalidInput, require_json_input
 from runtime.triggers import calendar, fields
-from runtime.triggers.calendar import Calendar, NeverComes, delay
+from runtime.triggers.calendar import Calendar, NeverComes, compute_delay
 
 MAX_ZONE = 64  # characters of the name of a time zone
 LAST_YEAR = 2200
 _UNIT = {"minutes": 60, "hours": 3600, "days": 86400}
 _TIME_FIELD = re.compile(r"\{\{ *(time|date) *\}\}")
-_TIME = fields.rule({"type": ["string", "null"], "format": "date-time"}, default=None)
+_TIME = fields.make_rule({"type": ["string", "null"], "format": "date-time"}, default=None)
 LATE = timedelta(seconds=60)
 MAX_MISSED = 100  # missed times that are handled; earlier ones start nothing
 MAX_WAITING_TIMES = 100  # times of one schedule that wait for a run to end
@@ -55,7 +55,7 @@ _OF_MACHINES = frozenset({"localtime", "posixrules"})
 
 
 def _read_zone(value: object, field: str) -> str:
-    name = fields.text(value, field).strip()
+    name = fields.read_text(value, field).strip()
     try:
         if name not in _OF_MACHINES and 0 < len(name) <= MAX_ZONE and ZoneInfo(name).key:
             return name
@@ -65,7 +65,7 @@ def _read_zone(value: object, field: str) -> str:
 
 
 def _read_thread(value: object, field: str) -> str:
-    text = fields.text(value or "", field).strip()
+    text = fields.read_text(value or "", field).strip()
     if len(text) > MAX_KEY:
         raise InvalidInput(field, f"must have at most {MAX_KEY} characters")
     return text
@@ -77,18 +77,22 @@ class ScheduleDefinition:
 
     name: str = field(metadata=fields.NAME)
     agent: str = field(metadata=fields.TEXT)
-    input: Any = field(metadata=fields.rule({}, require_json_input, default={}))
-    cron: str = field(metadata=fields.rule({"type": "string"}, default=""))
+    input: Any = field(metadata=fields.make_rule({}, require_json_input, default={}))
+    cron: str = field(metadata=fields.make_rule({"type": "string"}, default=""))
     every: int | None = field(
-        metadata=fields.number_rule(calendar.MIN_EVERY, calendar.MAX_EVERY, "seconds", default=None)
+        metadata=fields.make_number_rule(
+            calendar.MIN_EVERY, calendar.MAX_EVERY, "seconds", default=None
+        )
     )
-    zone: str = field(metadata=fields.text_rule(_read_zone, default="UTC"))
+    zone: str = field(metadata=fields.make_text_rule(_read_zone, default="UTC"))
     starts_at: datetime = field(metadata=_TIME)
     ends_at: datetime | None = field(metadata=_TIME)
-    missed: Missed = field(metadata=fields.choice_rule(Missed, default=Missed.ONCE))
-    overlap: Overlap = field(metadata=fields.choice_rule(Overlap, default=Overlap.SKIP))
-    jitter: int = field(metadata=fields.number_rule(0, calendar.MAX_JITTER, "seconds", default=0))
-    thread: str = field(default="", metadata=fields.text_rule(_read_thread, default=""))
+    missed: Missed = field(metadata=fields.make_choice_rule(Missed, default=Missed.ONCE))
+    overlap: Overlap = field(metadata=fields.make_choice_rule(Overlap, default=Overlap.SKIP))
+    jitter: int = field(
+        metadata=fields.make_number_rule(0, calendar.MAX_JITTER, "seconds", default=0)
+    )
+    thread: str = field(default="", metadata=fields.make_text_rule(_read_thread, default=""))
 
     @property
     def calendar(self) -> Calendar:
@@ -114,7 +118,7 @@ class ScheduleDefinition:
         count = self.every // _UNIT[unit]
         return f"every {unit[:-1]}" if count == 1 else f"every {count} {unit}"
 
-    def input_at(self, at: datetime) -> Any:
+    def fill_input(self, at: datetime) -> Any:
         """Return the input of the run of this time: `{{time}}` and `{{date}}` in its texts become the time."""
         local = at.astimezone(ZoneInfo(self.zone))
         return _fill(self.input, {"time": local.isoformat(), "date": local.date().isoformat()})
@@ -126,7 +130,7 @@ class ScheduleDefinition:
         return json.dumps({**asdict(self), **times}, ensure_ascii=False, sort_keys=True)
 
 
-def from_text(text: str) -> ScheduleDefinition:
+def decode_schedule_definition(text: str) -> ScheduleDefinition:
     """Read a definition that `to_text` wrote."""
     document = json.loads(text)
     ends_at = document["ends_at"]
@@ -149,8 +153,8 @@ def read(sent: Mapping[str, object], now: datetime) -> ScheduleDefinition:
     values = fields.check_all(ScheduleDefinition, sent)
     zone, every = values["zone"], values["every"]
     cron = _read_cron(sent.get("cron") or "", every)
-    starts_at = _optional_time(sent.get("starts_at"), "starts_at", zone)
-    ends_at = _optional_time(sent.get("ends_at"), "ends_at", zone)
+    starts_at = _read_optional_time(sent.get("starts_at"), "starts_at", zone)
+    ends_at = _read_optional_time(sent.get("ends_at"), "ends_at", zone)
     if starts_at is None:
         starts_at = now if every is None else now + timedelta(seconds=every)
     starts_at = starts_at.replace(microsecond=0)
@@ -164,7 +168,7 @@ def read(sent: Mapping[str, object], now: datetime) -> ScheduleDefinition:
         except NeverComes as exc:
             raise InvalidInput("cron", str(exc)) from exc
     definition = ScheduleDefinition(**values, cron=cron, starts_at=starts_at, ends_at=ends_at)
-    if definition.calendar.first_after(now) is None:
+    if definition.calendar.find_first_after(now) is None:
         raise InvalidInput("ends_at", "is before the first time")
     return definition
 
@@ -174,7 +178,7 @@ def read_time(value: object, field: str, zone: str, *, in_seconds: bool = True) 
 
     Raise InvalidInput.
     """
-    time = _optional_time(value, field, zone)
+    time = _read_optional_time(value, field, zone)
     if time is None:
         raise InvalidInput(field, "is required")
     return time.replace(microsecond=0) if in_seconds else time
@@ -223,10 +227,10 @@ def plan_due(
     """Return what the due times do. `next_at` is the first time that no plan has had."""
 
     def starts(at: datetime) -> datetime:
-        return at + delay(schedule, at, definition.jitter)
+        return at + compute_delay(schedule, at, definition.jitter)
 
     limit = MAX_MISSED + definition.jitter // 60 + 1  # times a minute apart may all be delayed
-    times = definition.calendar.newest(next_at, now, limit)
+    times = definition.calendar.list_newest_times(next_at, now, limit)
     ready = list(takewhile(lambda at: starts(at) <= now, times))[-MAX_MISSED:]
     if not ready:
         return DueTimes(times=(), next_at=next_at)
@@ -236,14 +240,16 @@ def plan_due(
     due = _plan_times(definition, ready, missed, busy)
     if ready[0] > next_at and due[0].act is TimeAct.SKIP:
         due[0] = replace(due[0], reason=EARLIER)
-    return DueTimes(times=tuple(due), next_at=definition.calendar.first_after(ready[-1]))
+    return DueTimes(times=tuple(due), next_at=definition.calendar.find_first_after(ready[-1]))
 
 
 def start_time(
     schedule: UUID, definition: ScheduleDefinition, next_at: datetime | None
 ) -> datetime | None:
     """Return when the next time starts its run."""
-    return None if next_at is None else next_at + delay(schedule, next_at, definition.jitter)
+    return (
+        None if next_at is None else next_at + compute_delay(schedule, next_at, definition.jitter)
+    )
 
 
 def _fill(value: Any, words: Mapping[str, str]) -> Any:
@@ -263,17 +269,17 @@ def _read_cron(cron: object, every: int | None) -> str:
         if cron:
             raise InvalidInput("every", "cannot be given together with cron")
         return ""
-    expression = " ".join(fields.text(cron, "cron").split()).upper()
+    expression = " ".join(fields.read_text(cron, "cron").split()).upper()
     if not expression:
         raise InvalidInput("cron", "is required, or an interval")
     return expression
 
 
-def _optional_time(value: object, field: str, zone: str) -> datetime | None:
+def _read_optional_time(value: object, field: str, zone: str) -> datetime | None:
     if value is None or value == "":
         return None
     try:
-        time = datetime.fromisoformat(fields.text(value, field).strip())
+        time = datetime.fromisoformat(fields.read_text(value, field).strip())
         time = time if time.tzinfo is not None else time.replace(tzinfo=ZoneInfo(zone))
         time = time.astimezone(UTC)
     except (ValueError, OverflowError) as exc:

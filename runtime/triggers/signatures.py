@@ -36,7 +36,7 @@ class InvalidSignature(Exception):
     """A delivery that does not verify; the message says why."""
 
 
-def key_of(scheme: Scheme, secret: str) -> bytes:
+def decode_key(scheme: Scheme, secret: str) -> bytes:
     """Return the key of a secret. Raise ValueError if it is none."""
     if scheme is Scheme.STANDARD:
         return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
@@ -46,7 +46,7 @@ def key_of(scheme: Scheme, secret: str) -> bytes:
 def sign(secret: str, message_id: str, at: int, body: bytes) -> str:
     """Return the `webhook-signature` of Standard Webhooks for one attempt, in seconds since 1970."""
     signed = f"{message_id}.{at}.".encode() + body
-    mac = hmac.digest(key_of(Scheme.STANDARD, secret), signed, hashlib.sha256)
+    mac = hmac.digest(decode_key(Scheme.STANDARD, secret), signed, hashlib.sha256)
     return f"v1,{base64.b64encode(mac).decode()}"
 
 
@@ -65,41 +65,41 @@ def verify(
     if scheme is Scheme.HEADER:
         _match([headers.get(header, "")], secret)
         return
-    signed, signatures, encoding = _signed_parts(scheme, headers, now)
-    mac = hmac.digest(key_of(scheme, secret), signed + body, hashlib.sha256)
+    signed, signatures, encoding = _read_signed_parts(scheme, headers, now)
+    mac = hmac.digest(decode_key(scheme, secret), signed + body, hashlib.sha256)
     _match(signatures, base64.b64encode(mac).decode() if encoding == "base64" else mac.hex())
 
 
-def _signed_parts(
+def _read_signed_parts(
     scheme: Scheme, headers: Mapping[str, str], now: datetime
 ) -> tuple[bytes, list[str], str]:
     """Return the signed bytes before the body, the signatures that were sent, and how these are written."""
     match scheme:
         case Scheme.GITHUB:
-            return b"", list(_values_of(headers.get("x-hub-signature-256", ""), "sha256=")), "hex"
+            return b"", list(_list_values(headers.get("x-hub-signature-256", ""), "sha256=")), "hex"
         case Scheme.STRIPE:
             sent = headers.get("stripe-signature", "")
-            at = _fresh(next(_values_of(sent, "t="), ""), now)
-            return f"{at}.".encode(), list(_values_of(sent, "v1=")), "hex"
+            at = _require_fresh_time(next(_list_values(sent, "t="), ""), now)
+            return f"{at}.".encode(), list(_list_values(sent, "v1=")), "hex"
         case Scheme.SLACK:
-            at = _fresh(headers.get("x-slack-request-timestamp", ""), now)
+            at = _require_fresh_time(headers.get("x-slack-request-timestamp", ""), now)
             sent = headers.get("x-slack-signature", "")
-            return f"v0:{at}:".encode(), list(_values_of(sent, "v0=")), "hex"
+            return f"v0:{at}:".encode(), list(_list_values(sent, "v0=")), "hex"
         case _:
-            at = _fresh(headers.get("webhook-timestamp", ""), now)
+            at = _require_fresh_time(headers.get("webhook-timestamp", ""), now)
             sent = headers.get("webhook-signature", "").replace(",", "=").replace(" ", ",")
             signed = f"{headers.get('webhook-id', '')}.{at}."
-            return _bytes(signed), list(_values_of(sent, "v1=")), "base64"
+            return _encode_text(signed), list(_list_values(sent, "v1=")), "base64"
 
 
-def _values_of(header: str, name: str) -> Iterator[str]:
+def _list_values(header: str, name: str) -> Iterator[str]:
     """Return the values of this name in a list with commas, the first ones."""
     for text in header.split(",")[: MAX_SIGNATURES + 1]:
         if text.strip().startswith(name):
             yield text.strip().removeprefix(name)
 
 
-def _fresh(text: str, now: datetime) -> str:
+def _require_fresh_time(text: str, now: datetime) -> str:
     """Return the time of a signature as it was sent. Raise InvalidSignature outside the window."""
     if not (text.isascii() and text.isdigit() and len(text) < 12):
         raise InvalidSignature("it has no time")
@@ -110,20 +110,22 @@ def _fresh(text: str, now: datetime) -> str:
 
 def _match(signatures: list[str], expected: str) -> None:
     """Compare in constant time. Raise InvalidSignature if none is the expected one."""
-    if not any(hmac.compare_digest(_bytes(text), _bytes(expected)) for text in signatures):
+    if not any(
+        hmac.compare_digest(_encode_text(text), _encode_text(expected)) for text in signatures
+    ):
         raise InvalidSignature(
             "its signature does not verify" if any(signatures) else "it has no signature"
         )
 
 
-def _bytes(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
 def is_key(scheme: Scheme, secret: str) -> bool:
     """Tell whether a secret that a person gives can be a key."""
     try:
-        key = key_of(scheme, secret)
+        key = decode_key(scheme, secret)
     except (ValueError, binascii.Error):
         return False
     return len(key) >= MIN_SECRET and len(secret) <= MAX_SECRET and secret.isprintable()

@@ -41,9 +41,9 @@ _STATES = {
 def check(sent: Mapping[str, object], actor: Actor, now: datetime) -> ScheduleDefinition:
     """Return the definition, with an input that the agent accepts. Raise UnknownAgent, or InvalidInput."""
     definition = schedule_definition.read(sent, now)
-    first = definition.calendar.first_after(now)
+    first = definition.calendar.find_first_after(now)
     assert first is not None  # `read` refuses a definition without times
-    wiring.catalogue().check_input(definition.agent, definition.input_at(first))
+    wiring.resolve_catalogue().check_input(definition.agent, definition.fill_input(first))
     return definition
 
 
@@ -95,7 +95,7 @@ def apply_act(
     if before is not None and before.status is TriggerStatus.ACTIVE:
         came_at = read_next(connection, before)
         calendar, limit = before.definition.calendar, schedule_definition.MAX_MISSED
-        for at in () if came_at is None else calendar.newest(came_at, now, limit):
+        for at in () if came_at is None else calendar.list_newest_times(came_at, now, limit):
             if is_active and after.definition.calendar.has(at):
                 next_at = at
                 break
@@ -107,7 +107,7 @@ def apply_act(
                 state=OccurrenceState.SKIPPED,
                 reason=CHANGED,
             )
-    set_next(connection, after, next_at or after.definition.calendar.first_after(now), now)
+    set_next(connection, after, next_at or after.definition.calendar.find_first_after(now), now)
 
 
 def set_next(
@@ -146,7 +146,7 @@ def start_run(
     definition = schedule.definition
     run = start(
         agent=definition.agent,
-        input=definition.input_at(at),
+        input=definition.fill_input(at),
         # People see it as the title of the run.
         business_key=f"{definition.name} {at.isoformat()} ({schedule.id.hex[-12:]})",
         actor=Actor(person=schedule.owner),
@@ -164,7 +164,7 @@ def _start_waiting(connection: Connection, schedule: Schedule) -> None:
     if not open_times.waiting or (open_times.running and not may_overlap):
         return
     limit = STARTS if may_overlap else 1
-    for time in occurrences.waiting_times(connection, schedule.id, limit):
+    for time in occurrences.list_waiting_times(connection, schedule.id, limit):
         _try_to_start(connection, schedule, time.at, time.by)
 
 
@@ -181,4 +181,4 @@ def _try_to_start(
 
 
 def _write(connection: Connection, schedule: Schedule, at: datetime, **columns: object) -> None:
-    occurrences.write(connection, schedule.id, occurrences.number_of(at), **columns)
+    occurrences.write(connection, schedule.id, occurrences.compute_number(at), **columns)

@@ -47,13 +47,13 @@ def try_definition(
 
     Raise Forbidden, NoSuchTrigger, UnknownAgent, or InvalidInput naming the field, `sample` if it is that.
     """
-    wiring.access().require(actor, SCOPE)
+    wiring.resolve_access().require(actor, SCOPE)
     definition = check_mapping(sent)
     events = [] if sample is None else [_read_sample(sample, definition.event)]
     if id is not None:
-        with pool.in_transaction() as connection:
+        with pool.join_transaction() as connection:
             read_row(connection, TriggerKind.EVENT, id, actor)
-            for row in occurrences.newest(connection, id, RECORDED):
+            for row in occurrences.list_newest(connection, id, RECORDED):
                 with suppress(Tampered):  # its row says so
                     events.append(received_events.read(connection, row.number).facts)
     return [_try(definition, facts) for facts in events]
@@ -64,9 +64,9 @@ def try_times(sent: Mapping[str, object], actor: Actor) -> tuple[datetime, ...]:
 
     Raise Forbidden, UnknownAgent, or InvalidInput naming the field.
     """
-    wiring.access().require(actor, SCOPE)
-    with pool.in_transaction() as connection:
-        now = pool.now(connection)
+    wiring.resolve_access().require(actor, SCOPE)
+    with pool.join_transaction() as connection:
+        now = pool.read_clock(connection)
     calendar = times.check(sent, actor, now).calendar
     return tuple(islice(calendar.after(now), NEXT))
 
@@ -74,14 +74,14 @@ def try_times(sent: Mapping[str, object], actor: Actor) -> tuple[datetime, ...]:
 def _try(definition: EventDefinition, facts: Mapping[str, Any]) -> EventTrial:
     passes, key, business_key, mapped, problem = False, None, None, None, ""
     try:
-        passes = mapping.passes(definition.filter, facts)
+        passes = mapping.is_filter_met(definition.filter, facts)
         if passes:
-            key = definition.key_of(facts)
-            business_key = definition.business_key_of(facts, "trial")
-            definition.thread_of(facts)
+            key = definition.compute_key(facts)
+            business_key = definition.compute_business_key(facts, "trial")
+            definition.compute_thread(facts)
         if passes and definition.wakes != Wakes.ONLY:
-            mapped = mapping.applied(definition.mapping, facts)
-            wiring.catalogue().check_input(definition.agent, mapped)
+            mapped = mapping.apply_mapping(definition.mapping, facts)
+            wiring.resolve_catalogue().check_input(definition.agent, mapped)
     except InvalidInput as exc:
         problem = exc.all_of_it
     return EventTrial(

@@ -21,8 +21,8 @@ EARLIER_ACTS = 100  # that are read for an event of an earlier definition
 Definition = TypeVar("Definition", bound=schedule_definition.ScheduleDefinition | EventDefinition)
 
 _FROM_TEXT = {
-    trigger_rows.TriggerKind.SCHEDULE: schedule_definition.from_text,
-    trigger_rows.TriggerKind.EVENT: event_definition.from_text,
+    trigger_rows.TriggerKind.SCHEDULE: schedule_definition.decode_schedule_definition,
+    trigger_rows.TriggerKind.EVENT: event_definition.decode_event_definition,
 }
 
 
@@ -71,7 +71,7 @@ class SignedTrigger(Generic[Definition]):
 
 def read_signed(connection: Connection, row: trigger_rows.TriggerRow) -> SignedTrigger[Any]:
     """Read what the newest act says. Raises Tampered, KeyMissing."""
-    return parse_act(row, trigger_rows.newest_acts(connection, row, 1)[0].body)
+    return parse_act(row, trigger_rows.list_newest_acts(connection, row, 1)[0].body)
 
 
 def parse_act(row: trigger_rows.TriggerRow, body: str) -> SignedTrigger[Any]:
@@ -94,7 +94,7 @@ def parse_act(row: trigger_rows.TriggerRow, body: str) -> SignedTrigger[Any]:
     )
 
 
-def record(
+def record_act(
     connection: Connection,
     after: SignedTrigger[Any],
     act: str,
@@ -131,8 +131,8 @@ def read_event(
     event = received_events.read(connection, number)
     if _is_for(trigger.id, trigger.definition, event):
         return event
-    for act in trigger_rows.newest_acts(connection, trigger.row, EARLIER_ACTS):
-        earlier = event_definition.from_text(json.loads(act.body)["definition"])
+    for act in trigger_rows.list_newest_acts(connection, trigger.row, EARLIER_ACTS):
+        earlier = event_definition.decode_event_definition(json.loads(act.body)["definition"])
         if _is_for(trigger.id, earlier, event):
             return event
     raise Tampered("the event is not one of this trigger")

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID, uuid4
 
-from runtime.control.user_actions import atomic
+from runtime.control.user_actions import open_transaction
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import read_json
 from runtime.core.values.limits import MAX_DELIVERY, MAX_EVENT_NAME
@@ -74,8 +74,8 @@ def make(
     Raise as changes.change does, or InvalidInput naming the field.
     """
     with changes.lock(trigger_rows.TriggerKind.EVENT, id, actor) as locked:
-        kind = fields.choice(scheme, "scheme", signatures.Scheme)
-        plain = fields.text(secret or "", "secret").strip()
+        kind = fields.read_choice(scheme, "scheme", signatures.Scheme)
+        plain = fields.read_text(secret or "", "secret").strip()
         if plain and not signatures.is_key(kind, plain):
             shape = (
                 f"{signatures.PREFIX} and base64" if kind is signatures.Scheme.STANDARD else "text"
@@ -86,7 +86,7 @@ def make(
             plain = signatures.PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
         elif not plain:
             plain = secrets.token_urlsafe(32)
-        name = fields.text(header or "", "header").strip()
+        name = fields.read_text(header or "", "header").strip()
         is_name = name.isascii() and name.replace("-", "").isalnum() and len(name) <= MAX_HEADER
         if kind is signatures.Scheme.HEADER and not is_name:
             raise InvalidInput(
@@ -95,13 +95,13 @@ def make(
             )
         address = secrets.token_urlsafe(24)
         webhook = SealedWebhook(
-            address=digest_of(address),
+            address=hash_address(address),
             scheme=kind,
             header=name if kind is signatures.Scheme.HEADER else "",
-            secret=sealing.seal(plain, sealing_label(id)),
+            secret=sealing.seal(plain, make_sealing_label(id)),
         )
         trigger_sources.write_webhook(locked.connection, id, webhook.address)
-        changes.record(locked, "webhook made", actor, webhook=webhook)
+        changes.record_act(locked, "webhook made", actor, webhook=webhook)
     return NewWebhook(address=address, secret=plain)
 
 
@@ -111,7 +111,7 @@ def remove(*, id: UUID, actor: Actor) -> None:
         trigger_sources.delete_webhook(locked.connection, id)
         makers = (*locked.trigger.makers, actor.person)
         after = replace(locked.trigger, webhook=None, makers=makers)
-        trigger.record(locked.connection, after, "webhook removed", actor)
+        trigger.record_act(locked.connection, after, "webhook removed", actor)
 
 
 def receive(address: str, headers: Mapping[str, str], body: bytes) -> Receipt:
@@ -122,22 +122,22 @@ def receive(address: str, headers: Mapping[str, str], body: bytes) -> Receipt:
     if len(body) > MAX_DELIVERY:
         raise DeliveryTooLarge
     try:
-        with atomic() as connection:
+        with open_transaction() as connection:
             receipt = _receive(connection, address, headers, body)
     except NotVerified as refused:
-        with atomic() as connection:
-            trigger_sources.refuse(connection, digest_of(address), str(refused.__cause__))
+        with open_transaction() as connection:
+            trigger_sources.refuse(connection, hash_address(address), str(refused.__cause__))
         raise
     failpoints.hit("committed", FAILPOINT, 0)
     return receipt
 
 
-def digest_of(address: str) -> str:
+def hash_address(address: str) -> str:
     """Return the stored hash of an address."""
     return hashlib.sha256(address.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def sealing_label(id: UUID) -> bytes:
+def make_sealing_label(id: UUID) -> bytes:
     """Return the label under which the secret of a webhook is sealed."""
     return sealing.encode_location("webhook", str(id))
 
@@ -145,18 +145,18 @@ def sealing_label(id: UUID) -> bytes:
 def _receive(
     connection: pool.Connection, address: str, headers: Mapping[str, str], body: bytes
 ) -> Receipt:
-    receiver, webhook = _trigger_at(connection, address)
-    secret = sealing.unseal(webhook.secret, sealing_label(receiver.id))
+    receiver, webhook = _find_trigger(connection, address)
+    secret = sealing.unseal(webhook.secret, make_sealing_label(receiver.id))
     scheme = signatures.Scheme(webhook.scheme)
-    at = pool.now(connection)
+    at = pool.read_clock(connection)
     try:
         signatures.verify(scheme, secret, webhook.header, headers, body, at)
     except signatures.InvalidSignature as exc:
         raise NotVerified from exc
-    data = _data(headers, body)
+    data = _parse_body(headers, body)
     if scheme is signatures.Scheme.SLACK and data.get("type") == "url_verification":
         return Receipt(id="", new=False, challenge=str(data.get("challenge", "")))
-    sent_id = _id(scheme, headers, data)
+    sent_id = _read_delivery_id(scheme, headers, data)
     delivery = sent_id or f"sha256:{hashlib.sha256(body).hexdigest()}"
     skipped = PAUSED if receiver.status is TriggerStatus.PAUSED else ""
     # No event that a person sends has this key.
@@ -173,7 +173,7 @@ def _receive(
         subject=headers.get("x-github-event", "") if scheme is signatures.Scheme.GITHUB else "",
         data=json.dumps(data, ensure_ascii=False),
         by=None,
-        at=pool.now(connection),
+        at=pool.read_clock(connection),
     )
     number = received_events.insert(connection, event)
     if number is not None:
@@ -197,12 +197,12 @@ def _free_slot(connection: pool.Connection, key: tuple[str, ...], at: datetime) 
     return "" if received_events.is_kept(connection, keys, since) else str(slot)
 
 
-def _trigger_at(
+def _find_trigger(
     connection: pool.Connection, address: str
 ) -> tuple[SignedTrigger[EventDefinition], SealedWebhook]:
     """Return the trigger of an address and its webhook, as the newest act says."""
-    digest = digest_of(address)
-    trigger_id = trigger_sources.trigger_at(connection, digest)
+    digest = hash_address(address)
+    trigger_id = trigger_sources.find_trigger_at(connection, digest)
     row = None if trigger_id is None else trigger_rows.read(connection, trigger_id)
     if row is None:
         raise NoSuchWebhook
@@ -213,7 +213,7 @@ def _trigger_at(
     return receiver, webhook
 
 
-def _data(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+def _parse_body(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     payload: str | bytes = body
     try:
         if headers.get("content-type", "").partition(";")[0].strip().lower() == FORM:
@@ -234,7 +234,9 @@ def _data(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     return data
 
 
-def _id(scheme: signatures.Scheme, headers: Mapping[str, str], data: Mapping[str, Any]) -> str:
+def _read_delivery_id(
+    scheme: signatures.Scheme, headers: Mapping[str, str], data: Mapping[str, Any]
+) -> str:
     """Return the id that a sender gave the delivery, if its signature covers one; else an empty text."""
     sent_id: object = None
     if scheme is signatures.Scheme.STANDARD:

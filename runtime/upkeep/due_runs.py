@@ -25,7 +25,7 @@ from runtime import broker
 from runtime.store import leases, pool, workers
 from runtime.store.pool import Connection
 from runtime.store.tables import kill_switches
-from runtime.store.workers import sweeper_name
+from runtime.store.workers import name_sweeper
 from runtime.upkeep.alarm import Alarm, Note
 
 SWEEP_SECONDS = 1.0  # between the last due run and the next pass, and after a failure
@@ -93,12 +93,12 @@ class Window:
 
 def run(stop: threading.Event) -> None:
     """Send hints until `stop`; reconnect whenever Postgres was unreachable."""
-    alarm, delay, alive = Alarm("due_runs"), TakeoverDelay(), Note(sweeper_name())
+    alarm, delay, alive = Alarm("due_runs"), TakeoverDelay(), Note(name_sweeper())
     delay.begin()
     while not stop.is_set():
         try:
-            with pool.open_own(sweeper_name()) as connection:
-                for pause in _windows(connection, alarm, delay, alive):
+            with pool.open_own(name_sweeper()) as connection:
+                for pause in _dispatch_windows(connection, alarm, delay, alive):
                     if stop.wait(pause):
                         return
         except psycopg.Error as exc:
@@ -125,7 +125,7 @@ def dispatch_window(
         SELECT due_at, id FROM runtime_run WHERE due_at <= {leases.DB_NOW} AND {_BETWEEN}
         ORDER BY due_at, id OFFSET %(window)s LIMIT 1
         """,
-        {**_bounds(after, END), "window": WINDOW - 1},
+        {**_build_bounds(after, END), "window": WINDOW - 1},
     ).fetchone()
     until = END if row is None else (row[0], row[1])
     selected = _select(connection, queues, may_take_over=may_take_over, after=after, until=until)
@@ -134,7 +134,7 @@ def dispatch_window(
     return Window(hints=len(selected), end=max(place for *_, place in selected) if full else until)
 
 
-def _windows(
+def _dispatch_windows(
     connection: Connection, alarm: Alarm, delay: TakeoverDelay, alive: Note
 ) -> Iterator[float]:
     """Look for due runs, batch by batch. Yields the pause after each pass.
@@ -145,10 +145,10 @@ def _windows(
     after, repeat_at = BEGINNING, math.inf
     while True:
         started = time.monotonic()
-        delay.observe(pool.now(connection))
+        delay.observe(pool.read_clock(connection))
         alive.write(connection)
         try:
-            queues = broker.queues_with_room()
+            queues = broker.list_queues_with_room()
             window = dispatch_window(connection, queues, may_take_over=delay.over, after=after)
         except ConnectionError as exc:
             alarm.log_failure(exc, again=SWEEP_SECONDS)
@@ -198,7 +198,7 @@ def _select(
             {leases.ASYNC_COMMIT}
         """,
         {
-            **_bounds(after, until),
+            **_build_bounds(after, until),
             "pause": leases.RESEND_SECONDS,
             "limit": BATCH,
             "may_take_over": may_take_over,
@@ -209,5 +209,5 @@ def _select(
     return sorted(selected, key=itemgetter(2))  # the UPDATE returns them in any order
 
 
-def _bounds(after: Place, until: Place) -> dict[str, object]:
+def _build_bounds(after: Place, until: Place) -> dict[str, object]:
     return {"after_at": after[0], "after": after[1], "until_at": until[0], "until": until[1]}

@@ -53,8 +53,8 @@ def shorten_all(connection: Connection, stop: threading.Event) -> int:
     days: float | None = settings.SIGNOFF_HISTORY_DAYS
     if days is None:
         return 0
-    before, removed = pool.now(connection) - timedelta(days=days), 0
-    for run in _due(connection, before, stop):
+    before, removed = pool.read_clock(connection) - timedelta(days=days), 0
+    for run in _list_due_runs(connection, before, stop):
         while not stop.is_set() and (deleted := _shorten_one(connection, run, before)):
             removed += deleted
     if removed:
@@ -69,7 +69,7 @@ def shorten(connection: Connection, run: UUID, before: datetime) -> int:
     ObjectStoreDown or TooLarge, with nothing deleted.
     """
     base = continuations.load_base(connection, run)
-    history = journal.history(connection, run, limit=ENTRIES)
+    history = journal.read_history(connection, run, limit=ENTRIES)
     last: Continuation | None = None
     rows: list[journal.Row] = []
     if base is None:
@@ -78,7 +78,7 @@ def shorten(connection: Connection, run: UUID, before: datetime) -> int:
     for sealed, entry in history.entries:
         if entry.at >= before or sealed.position >= base.position:
             break
-        last = journal.folded(last or history.start, sealed, entry)
+        last = journal.fold_entry(last or history.start, sealed, entry)
         rows.append(sealed.row)
     if last is None:
         return 0
@@ -111,7 +111,7 @@ def make_partitions(connection: Connection) -> None:
         connection.execute("SELECT signoff_make_partitions(2)")
 
 
-def empty_partitions(connection: Connection) -> list[str]:
+def list_empty_partitions(connection: Connection) -> list[str]:
     """List the partitions without entries whose month ended more than a day ago."""
     rows = connection.execute(
         """
@@ -134,7 +134,7 @@ def empty_partitions(connection: Connection) -> list[str]:
 def drop_empty_partitions(connection: Connection) -> list[str]:
     """Drop empty partitions whose lock is free, so that steps do not wait. Returns the dropped ones."""
     dropped = []
-    for name in empty_partitions(connection):
+    for name in list_empty_partitions(connection):
         try:
             with connection.transaction():
                 connection.execute("SET LOCAL lock_timeout = '500ms'")
@@ -166,7 +166,9 @@ def _delete(
     return True
 
 
-def _due(connection: Connection, before: datetime, stop: threading.Event) -> Iterator[UUID]:
+def _list_due_runs(
+    connection: Connection, before: datetime, stop: threading.Event
+) -> Iterator[UUID]:
     """Yield the runs whose journals are to be shortened. The times of entries are not verified yet."""
     after = UUID(int=0)
     while not stop.is_set():
@@ -174,8 +176,8 @@ def _due(connection: Connection, before: datetime, stop: threading.Event) -> Ite
             _SHORTENABLE, {"after": after, "runs": RUNS, "least": LEAST}
         ).fetchall()
         for run, *row in rows:
-            _, body, *_ = journal.unpacked(*row)
-            if journal.written_at(body) < before:
+            _, body, *_ = journal.unpack_row(*row)
+            if journal.read_entry_time(body) < before:
                 yield run
         if len(rows) < RUNS:
             return

@@ -85,7 +85,7 @@ class OldRuns:
     earliest: datetime
 
 
-def rules() -> tuple[RetentionRule, ...]:
+def read_rules() -> tuple[RetentionRule, ...]:
     """Return the operator's retention rules."""
     configured: tuple[RetentionRule, ...] = settings.SIGNOFF_RETENTION
     return configured
@@ -93,7 +93,7 @@ def rules() -> tuple[RetentionRule, ...]:
 
 def preview(connection: pool.Connection) -> list[OldRuns]:
     """Return the runs that `enforce` would erase now, by agent and status."""
-    return list_groups(connection, rules())
+    return list_groups(connection, read_rules())
 
 
 def enforce(connection: pool.Connection, stop: threading.Event) -> int:
@@ -103,7 +103,7 @@ def enforce(connection: pool.Connection, stop: threading.Event) -> int:
     """
     connection.execute(FORGET)
     removed = 0
-    for run in yield_runs(connection, rules(), stop):
+    for run in yield_runs(connection, read_rules(), stop):
         try:
             removed += erase(run, waits=False)  # another sweeper may have locked the run
         except (Tampered, KeyMissing) as exc:
@@ -127,7 +127,7 @@ def erase(run: UUID, *, waits: bool = True) -> bool:
     Postgres alone.
     """
     with transaction.atomic():
-        connection = pool.djangos()
+        connection = pool.use_django_connection()
         end = runs.erase_payloads(connection, run, waits=waits)
         if end is None:
             return False
@@ -141,7 +141,7 @@ def erase(run: UUID, *, waits: bool = True) -> bool:
         blobs.forget(connection, run)
         jobs.delete_for_run(connection, run)
         archived_runs.drop(connection, run)
-        wiring.approvals().erase(run=run, at=at, head=head)
+        wiring.resolve_approvals().erase(run=run, at=at, head=head)
     return True
 
 
@@ -149,7 +149,7 @@ def list_groups(
     connection: pool.Connection, rules: tuple[RetentionRule, ...], but: str = "TRUE"
 ) -> list[OldRuns]:
     """Return the runs that are old enough now and meet the condition `but`, by agent and status."""
-    parameters = _parameters(rules)
+    parameters = _build_parameters(rules)
     if parameters is None:
         return []
     rows = connection.execute(
@@ -159,7 +159,7 @@ def list_groups(
         """,
         parameters,
     )
-    return [pool.in_fields(OldRuns, row) for row in rows]
+    return [pool.decode_row(OldRuns, row) for row in rows]
 
 
 def yield_runs(
@@ -169,7 +169,7 @@ def yield_runs(
     but: str = "TRUE",
 ) -> Iterator[UUID]:
     """Yield the runs of `list_groups`, the oldest first, until `stop`. A run that stays is not yielded again."""
-    parameters = _parameters(rules)
+    parameters = _build_parameters(rules)
     after: datetime | None = None
     while parameters is not None and not stop.is_set():
         rows = connection.execute(
@@ -230,7 +230,7 @@ def archive_run(connection: pool.Connection, run: UUID) -> bool:
     failpoints.hit("reserved", "archive", 0)
     try:
         with transaction.atomic():
-            archived = archived_runs.write(pool.djangos(), run, key)
+            archived = archived_runs.write(pool.use_django_connection(), run, key)
             failpoints.hit("deleted", "archive", 0)
             if not archived:
                 transaction.set_rollback(True)
@@ -244,7 +244,7 @@ def archive_run(connection: pool.Connection, run: UUID) -> bool:
     return archived
 
 
-def _parameters(rules: tuple[RetentionRule, ...]) -> dict[str, object] | None:
+def _build_parameters(rules: tuple[RetentionRule, ...]) -> dict[str, object] | None:
     """Return the parameters of the rules; None if no rule names days."""
     days = [rule.days for rule in rules if rule.days is not None]
     if not days:

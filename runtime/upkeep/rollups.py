@@ -22,10 +22,10 @@ from runtime.core.documents.codec import decode_entry
 from runtime.core.run import events as e
 from runtime.core.values.errors import NewerSchema, Unreadable
 from runtime.reads.journal import COLUMNS
-from runtime.reads.run_figures import COUNTS, recount_from
+from runtime.reads.run_figures import COUNTS, compute_recount_start
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables.journal import unpacked
+from runtime.store.tables.journal import unpack_row
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ _READ = f"""
 _VALUES = ", ".join(f"%({name})s" for name in COUNTS)
 
 
-def _added(table: str) -> str:
+def _build_additions(table: str) -> str:
     return ", ".join(f"{name} = {table}.{name} + EXCLUDED.{name}" for name in COUNTS)
 
 
@@ -98,14 +98,14 @@ def _added(table: str) -> str:
 _ADVANCE = f"""
     INSERT INTO runtime_runusage (run_id, position, {", ".join(COUNTS)})
     VALUES (%(run)s, %(until)s, {_VALUES})
-    ON CONFLICT (run_id) DO UPDATE SET position = EXCLUDED.position, {_added("runtime_runusage")}
+    ON CONFLICT (run_id) DO UPDATE SET position = EXCLUDED.position, {_build_additions("runtime_runusage")}
         WHERE runtime_runusage.position = %(after)s
     RETURNING run_id
 """
 _ADD = f"""
     INSERT INTO runtime_dailyusage (day, agent, model, requester, {", ".join(COUNTS)})
     VALUES (%(day)s, %(agent)s, %(model)s, %(requester)s, {_VALUES})
-    ON CONFLICT (day, agent, model, requester) DO UPDATE SET {_added("runtime_dailyusage")}
+    ON CONFLICT (day, agent, model, requester) DO UPDATE SET {_build_additions("runtime_dailyusage")}
 """
 
 # A day has no row in `ended` if its last run was started again.
@@ -169,7 +169,7 @@ def count_usage(connection: Connection, stop: threading.Event) -> int:
     """Count the usage of the runs that have new entries, each once, until `stop`. Return the number of counted runs."""
     list_changed_runs(connection)
     number = 0
-    for changed in _changed_runs(connection):
+    for changed in _yield_changed_runs(connection):
         if stop.is_set():
             return number
         if _count_run(connection, changed, stop):
@@ -183,7 +183,7 @@ def list_changed_runs(connection: Connection) -> None:
     row = connection.execute(_BEGAN).fetchone()
     assert row is not None  # a SELECT without FROM has one row
     began, claimed = row
-    since = began - OVERLAP if began else recount_from(None)
+    since = began - OVERLAP if began else compute_recount_start(None)
     with connection.transaction():
         connection.execute(_NO_LIMIT)
         connection.execute(_LIST, {"since": since, "claimed": claimed}, prepare=False)
@@ -195,16 +195,16 @@ def count_ended(connection: Connection) -> None:
         "SELECT max(day) FROM runtime_dailyruns WHERE day <= (clock_timestamp() AT TIME ZONE 'UTC')::date"
     ).fetchone()
     newest = row[0] if row else None
-    since = recount_from(newest)
+    since = compute_recount_start(newest)
     connection.execute(_COUNT_ENDED, {"since": since, "day": since.date()})
 
 
-def _changed_runs(connection: Connection) -> Iterator[_ChangedRun]:
+def _yield_changed_runs(connection: Connection) -> Iterator[_ChangedRun]:
     """Yield each listed run once, also one that goes on and stays in the list."""
     after = UUID(int=0)
     while True:
         rows = connection.execute(_LISTED, {"after": after, "limit": RUNS}).fetchall()
-        changed = [pool.in_fields(_ChangedRun, row) for row in rows]
+        changed = [pool.decode_row(_ChangedRun, row) for row in rows]
         yield from changed
         if len(changed) < RUNS:
             return
@@ -231,20 +231,24 @@ def _count_part(connection: Connection, changed: _ChangedRun, *, after: int) -> 
     span = {"run": changed.run, "after": after, "until": until}
     with connection.transaction():
         usage = _read_usage(connection, span)
-        advanced = connection.execute(_ADVANCE, {**span, **_values(usage.total())}).fetchone()
+        advanced = connection.execute(
+            _ADVANCE, {**span, **_select_counts(usage.total())}
+        ).fetchone()
         if advanced is None:
             return False
         of_run = {"agent": changed.agent, "requester": changed.requester}
         # In one order, so that two sweepers do not wait for each other.
         for (day, model), counts in sorted(usage.by_day.items()):
-            connection.execute(_ADD, {"day": day, "model": model, **of_run, **_values(counts)})
+            connection.execute(
+                _ADD, {"day": day, "model": model, **of_run, **_select_counts(counts)}
+            )
     return True
 
 
 def _read_usage(connection: Connection, span: dict[str, Any]) -> _CountedReplies:
     usage = _CountedReplies()
     for row in connection.execute(_READ, {**span, "pattern": _PATTERN}):
-        _, body, *_ = unpacked(*row)
+        _, body, *_ = unpack_row(*row)
         try:
             entry = decode_entry(body)
         except (Unreadable, RecursionError):
@@ -254,5 +258,5 @@ def _read_usage(connection: Connection, span: dict[str, Any]) -> _CountedReplies
     return usage
 
 
-def _values(counts: Counter[str]) -> dict[str, int]:
+def _select_counts(counts: Counter[str]) -> dict[str, int]:
     return {name: counts[name] for name in COUNTS}

@@ -66,19 +66,21 @@ def with_database(work: Callable[[], T]) -> T:
     try:
         return _retry_until("Postgres", tried, _is_transient)
     except NotSupportedError as problem:
-        raise _end(f"{_one_line(problem)}: upgrade it, best to Postgres 18") from None
+        raise _end_process(
+            f"{_format_one_line(problem)}: upgrade it, best to Postgres 18"
+        ) from None
     except DatabaseError as problem:
-        raise _end(explained(problem)) from None
+        raise _end_process(explain_problem(problem)) from None
 
 
 def require_database() -> None:
     """End the process unless Postgres answers, is new enough, limits time, and has this version's tables."""
-    unlimited = with_database(problem_of_time_limits)
+    unlimited = with_database(find_time_limit_problem)
     if unlimited:
-        raise _end(unlimited)
-    missing = with_database(missing_migrations)
+        raise _end_process(unlimited)
+    missing = with_database(count_missing_migrations)
     if missing:
-        raise _end(
+        raise _end_process(
             f"the database lacks {missing} of this version's migrations: run `manage.py migrate`"
         )
     with_database(warn_of_superuser)
@@ -88,16 +90,16 @@ def require_broker() -> None:
     """End the process unless the broker answers."""
     try:
         _retry_until(
-            "the broker", _reached, lambda exc: not isinstance(exc, redis.AuthenticationError)
+            "the broker", _reach_broker, lambda exc: not isinstance(exc, redis.AuthenticationError)
         )
     except redis.AuthenticationError as problem:
-        raise _end(
-            f"the broker refuses us ({_one_line(problem)}):"
+        raise _end_process(
+            f"the broker refuses us ({_format_one_line(problem)}):"
             " look at REDIS_URL and REDIS_PASSWORD_FILE"
         ) from None
     except (redis.RedisError, OSError) as problem:
-        raise _end(
-            f"the broker does not answer ({_one_line(problem)}): is it running, and is REDIS_URL right?"
+        raise _end_process(
+            f"the broker does not answer ({_format_one_line(problem)}): is it running, and is REDIS_URL right?"
         ) from None
 
 
@@ -106,7 +108,7 @@ def require_keys(*, signing: bool) -> None:
     try:
         files.check(signing=signing)
     except ImproperlyConfigured as problem:
-        raise _end(_one_line(problem)) from None
+        raise _end_process(_format_one_line(problem)) from None
 
 
 def require_keys_of_live_runs() -> None:
@@ -115,10 +117,10 @@ def require_keys_of_live_runs() -> None:
     The check stops after two seconds. A worker that claims such a run later leaves it unchanged and logs it.
     """
     for purpose in _LIVE:
-        missing = with_database(partial(_missing_key, purpose))
+        missing = with_database(partial(_find_missing_key, purpose))
         if missing:
             key, run = missing
-            raise _end(
+            raise _end_process(
                 f"key {key!r} for {purpose} is not in the ring, and run {run} needs it:"
                 " copy the ring of the other machines to KEYS_DIR"
             )
@@ -126,33 +128,35 @@ def require_keys_of_live_runs() -> None:
 
 def require_durable_stores() -> None:
     """End the process if Postgres may lose confirmed decisions; log a warning if the broker may lose hints."""
-    problem = with_database(problem_of_postgres)
+    problem = with_database(find_postgres_problem)
     if problem:
-        raise _end(f"{problem}; set it to on (SIGNOFF_UNSAFE_POSTGRES=yes is for tests alone)")
+        raise _end_process(
+            f"{problem}; set it to on (SIGNOFF_UNSAFE_POSTGRES=yes is for tests alone)"
+        )
     warn_of_broker()
 
 
-def missing_migrations() -> int:
+def count_missing_migrations() -> int:
     """Return how many migrations of this version the database lacks."""
     executor = MigrationExecutor(connection)
     return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
 
-def explained(problem: DatabaseError) -> str:
+def explain_problem(problem: DatabaseError) -> str:
     """Return one line with the error of Postgres and the setting to check."""
-    message = _one_line(problem.__cause__ or problem)
+    message = _format_one_line(problem.__cause__ or problem)
     if not isinstance(problem.__cause__, psycopg.OperationalError):
         return message
     database = connection.settings_dict
     server = f"{database['HOST'] or 'localhost'}, user {database['USER'] or '(none)'}"
-    if _refuses(message):
+    if _is_refusal(message):
         return f"Postgres at {server} refuses us: look at DATABASE_URL and DATABASE_PASSWORD_FILE ({message})"
     if _has_no_host(message):
         return f"Postgres at {server} does not know what DATABASE_URL names: create it ({message})"
     return f"Postgres at {server} does not answer: is it running, and is DATABASE_URL right? ({message})"
 
 
-def problem_of_postgres() -> str | None:
+def find_postgres_problem() -> str | None:
     """Return the setting of Postgres that could lose confirmed decisions, or None."""
     if settings.SIGNOFF_UNSAFE_POSTGRES:
         return None
@@ -165,7 +169,7 @@ def problem_of_postgres() -> str | None:
     return None
 
 
-def problem_of_time_limits() -> str | None:
+def find_time_limit_problem() -> str | None:
     """Return the time limit that this connection requested and lacks, or None."""
     with connection.cursor() as cursor:
         for name in TIME_LIMITS:
@@ -218,12 +222,12 @@ def _retry_until(service: str, look: Callable[[], T], may_come: Callable[[Except
             if time.monotonic() > deadline or not may_come(problem):
                 raise
             if not warned:
-                log.warning("Waiting for %s: %s", service, _one_line(problem))
+                log.warning("Waiting for %s: %s", service, _format_one_line(problem))
                 warned = True
         time.sleep(PAUSE_SECONDS)  # a bounded retry: a service sends no signal when it is ready
 
 
-def _missing_key(purpose: str) -> tuple[str, str] | None:
+def _find_missing_key(purpose: str) -> tuple[str, str] | None:
     """Return a key id that is missing here and a live run that was signed with it; None if there is none."""
     try:
         with transaction.atomic(), connection.cursor() as cursor:
@@ -231,7 +235,7 @@ def _missing_key(purpose: str) -> tuple[str, str] | None:
             cursor.execute(
                 f"SELECT key_id, min(run::text) FROM ({_LIVE[purpose]}) AS live"
                 " WHERE NOT key_id = ANY(%s) GROUP BY key_id LIMIT 1",
-                [list(files.ids(purpose))],
+                [list(files.list_key_ids(purpose))],
             )
             row: tuple[str, str] | None = cursor.fetchone()
             return row
@@ -243,12 +247,12 @@ def _missing_key(purpose: str) -> tuple[str, str] | None:
 
 
 def _is_transient(problem: Exception) -> bool:
-    message = _one_line(problem)
+    message = _format_one_line(problem)
     away = isinstance(problem.__cause__, psycopg.OperationalError)
-    return away and not _refuses(message) and not _has_no_host(message)
+    return away and not _is_refusal(message) and not _has_no_host(message)
 
 
-def _refuses(message: str) -> bool:
+def _is_refusal(message: str) -> bool:
     return "password" in message or "authentication" in message
 
 
@@ -256,16 +260,16 @@ def _has_no_host(message: str) -> bool:
     return "does not exist" in message
 
 
-def _reached() -> None:
+def _reach_broker() -> None:
     with redis.Redis.from_url(
         settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=5
     ) as client:
         client.ping()
 
 
-def _end(problem: str) -> SystemExit:
+def _end_process(problem: str) -> SystemExit:
     return SystemExit(f"signoff: {problem}")
 
 
-def _one_line(problem: BaseException) -> str:
+def _format_one_line(problem: BaseException) -> str:
     return " ".join(str(problem).split())

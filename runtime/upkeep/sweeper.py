@@ -63,7 +63,7 @@ def compare_ledger(connection: Connection, stop: threading.Event) -> None:
 
     Raises LedgerBroken, KeyMissing, OSError.
     """
-    for line in used_approvals.missing(connection):
+    for line in used_approvals.list_missing_attempts(connection):
         log.critical("Ledger: the database lacks this used approval: %s", line)
 
 
@@ -72,7 +72,7 @@ def look_after_objects(connection: Connection, stop: threading.Event) -> None:
 
     Does nothing without a store. Raises ObjectStoreDown.
     """
-    store = wiring.objects()
+    store = wiring.find_object_store()
     if store is not None:
         store.check()
         objects.delete_dropped(connection, stop)
@@ -80,18 +80,18 @@ def look_after_objects(connection: Connection, stop: threading.Event) -> None:
 
 def send_messages(_: Connection, stop: threading.Event) -> None:
     """Send the due messages to people and programs."""
-    wiring.approvals().send_messages(stop)
+    wiring.resolve_approvals().send_messages(stop)
 
 
 def look_ahead(_: Connection, stop: threading.Event) -> None:
     """Record escalations of pending requests, and mark those that too few people can decide."""
-    wiring.approvals().look_ahead(stop)
+    wiring.resolve_approvals().look_ahead(stop)
 
 
 def roll_up(connection: Connection, stop: threading.Event) -> None:
     """Count by day what runs used, how they ended and what people decided."""
     rollups.roll_up(connection, stop)
-    wiring.approvals().count_decisions()
+    wiring.resolve_approvals().count_decisions()
 
 
 def run(stop: threading.Event, *extra_loops: Loop) -> None:
@@ -130,5 +130,5 @@ def look_after_jobs(connection: Connection, stop: threading.Event) -> None:
         kind.end_lost(connection)
         kind.prune(connection)
         waiting += [(job, kind.name) for job in kind.waiting(connection)]
-    if waiting and broker.JOBS in broker.queues_with_room():
+    if waiting and broker.JOBS in broker.list_queues_with_room():
         broker.send_all(waiting)

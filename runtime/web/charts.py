@@ -66,12 +66,12 @@ class Chart:
     rows: tuple[TableRow, ...]
 
 
-def days_between(since: date, until: date) -> tuple[date, ...]:
+def list_days(since: date, until: date) -> tuple[date, ...]:
     """Return the days from `since` to before `until`."""
     return tuple(since + timedelta(days=number) for number in range((until - since).days))
 
 
-def largest(
+def select_largest(
     values: Mapping[date, Mapping[str, float]], *, other: str, label: Callable[[str], str] = str
 ) -> tuple[Series, ...]:
     """Return the series with the largest sums, the largest first, and one named `other` if there are more."""
@@ -87,7 +87,7 @@ def largest(
     )
 
 
-def merged(
+def merge_others(
     values: Mapping[date, Mapping[str, float]], series: Sequence[Series], *, other: str
 ) -> dict[date, dict[str, float]]:
     """Return the values with those of no series added up under `other`."""

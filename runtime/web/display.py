@@ -17,16 +17,16 @@ from django.utils.safestring import SafeString
 from runtime.core.run.continuation import RunStatus
 from runtime.core.run.events import BlobRef
 from runtime.core.values.enums import CallState
-from runtime.core.values.lookalikes import MAX_CHARACTERS, describe, texts_of
+from runtime.core.values.lookalikes import MAX_CHARACTERS, collect_texts, describe
 from runtime.core.values.texts import (
-    character_name,
-    code_point,
-    hidden_marks,
+    find_hidden_marks,
+    find_joined_emoji,
+    format_code_point,
     is_visible,
-    joined_emoji,
+    name_char,
 )
 from runtime.reads import time_limits
-from runtime.reads.labels import title_of
+from runtime.reads.labels import format_agent_title
 from runtime.reads.trace.span import Span, SpanKind, SpanResult
 from runtime.triggers.sources import SOURCES
 
@@ -123,14 +123,14 @@ def escape_visible(value: Any) -> SafeString:
     """
     time_limits.check()
     text = value if isinstance(value, str) else as_json(value)
-    return _plain_visible(text, *_ends(text))
+    return _render_visible(text, *_find_ends(text))
 
 
 @register.filter
 def excerpt_visible(text: str) -> SafeString:
     """Escape the beginning of a text as `escape_visible` does. Its end is inside the text, so it is not marked."""
-    first, _ = _ends(text)
-    return _plain_visible(text, first, len(text))
+    first, _ = _find_ends(text)
+    return _render_visible(text, first, len(text))
 
 
 @register.filter
@@ -142,22 +142,22 @@ def unwrapped(text: str) -> str:
 @register.simple_tag
 def lookalikes(*values: Any) -> list[str]:
     """Describe look-alike letters of values, one sentence each."""
-    return _described(*values)
+    return _describe_lookalikes(*values)
 
 
 @register.simple_tag
 def lookalikes_of_row(*values: Any) -> list[str]:
     """Describe look-alikes within fewer characters: a list has many rows."""
-    return _described(*values, limit=ROW_CHARACTERS)
+    return _describe_lookalikes(*values, limit=ROW_CHARACTERS)
 
 
 @register.simple_tag
 def parts(pieces: Sequence[Piece], element: str) -> SafeString:
     """Join the parts of one value, changed ones in `element`. Line breaks are marked only at either end."""
-    first, last = _ends("".join(piece.text for piece in pieces))
+    first, last = _find_ends("".join(piece.text for piece in pieces))
     rows, start = [], 0
     for piece in pieces:
-        text = _plain_visible(piece.text, first - start, last - start)
+        text = _render_visible(piece.text, first - start, last - start)
         rows.append((format_html("<{0}>{1}</{0}>", element, text) if piece.changed else text,))
         start += len(piece.text)
     return format_html_join("", "{}", rows)
@@ -166,8 +166,8 @@ def parts(pieces: Sequence[Piece], element: str) -> SafeString:
 @register.filter
 def plain_visible(value: str) -> str:
     """Mark characters as `escape_visible` does, for places without elements, such as page titles. Not yet escaped."""
-    marks, tail = _marks(value, *_ends(value))
-    return "".join(before + code_point(char) for before, char in marks) + tail
+    marks, tail = _find_marks(value, *_find_ends(value))
+    return "".join(before + format_code_point(char) for before, char in marks) + tail
 
 
 @register.filter
@@ -240,7 +240,7 @@ def is_stored(value: Any) -> bool:
 def ago(moment: datetime) -> str:
     """Format the time since a moment, in the largest unit that fits."""
     seconds = int((timezone.now() - moment).total_seconds())
-    words = _largest(seconds)
+    words = _format_largest_unit(seconds)
     return f"{words} ago" if words else "just now"
 
 
@@ -248,7 +248,7 @@ def ago(moment: datetime) -> str:
 def ahead(moment: datetime) -> str:
     """Format the time until a moment, in the largest unit that fits."""
     seconds = int((moment - timezone.now()).total_seconds())
-    words = _largest(seconds, tolerance=1 / 20)  # 7 days are not 6 a minute later
+    words = _format_largest_unit(seconds, tolerance=1 / 20)  # 7 days are not 6 a minute later
     return f"in {words}" if words else "in less than a minute" if seconds > 0 else "now"
 
 
@@ -274,7 +274,7 @@ def clock(moment: datetime, since: datetime) -> str:
     """Render a `<time>` element with the time of day, and the date if it differs from that of `since`."""
     local = timezone.localtime(moment)
     same_day = local.date() == timezone.localtime(since).date()
-    text = _time(local) if same_day else f"{local:%Y-%m-%d} {_time(local)}"
+    text = _format_time(local) if same_day else f"{local:%Y-%m-%d} {_format_time(local)}"
     return format_html('<time datetime="{}">{}</time>', moment.isoformat(), text)
 
 
@@ -287,7 +287,7 @@ def when(moment: datetime | None) -> str:
     return format_html(
         '<time datetime="{}">{}</time>',
         moment.isoformat(),
-        f"{local:%Y-%m-%d} {_time(local)} {local:%Z}",
+        f"{local:%Y-%m-%d} {_format_time(local)} {local:%Z}",
     )
 
 
@@ -298,8 +298,8 @@ def manual_of(section: str = "") -> str:
     return reverse("manual_page", args=[page]) if page else reverse("manual")
 
 
-register.filter("title_of", lambda name: escape_visible(title_of(name)))
-register.filter("plain_title_of", lambda name: plain_visible(title_of(name)))
+register.filter("title_of", lambda name: escape_visible(format_agent_title(name)))
+register.filter("plain_title_of", lambda name: plain_visible(format_agent_title(name)))
 
 
 @register.simple_tag
@@ -347,44 +347,44 @@ def status_badge(status: str) -> str:
     return format_html('<span class="badge {}">{}{}</span>', tone, icon(symbol), words)
 
 
-def status_words(status: str) -> str:
+def name_status(status: str) -> str:
     """Return the words for the status of a run, as its badge has them."""
     return _STATUS[status][2]
 
 
-def _time(local: datetime) -> str:
+def _format_time(local: datetime) -> str:
     return f"{local:%I:%M:%S %p}" if HOURS.get() == "12" else f"{local:%H:%M:%S}"
 
 
-def _described(*values: Any, limit: int = MAX_CHARACTERS) -> list[str]:
-    if time_limits.is_used_up() and sum(map(len, texts_of(values))) > SHORT_CHARACTERS:
+def _describe_lookalikes(*values: Any, limit: int = MAX_CHARACTERS) -> list[str]:
+    if time_limits.is_used_up() and sum(map(len, collect_texts(values))) > SHORT_CHARACTERS:
         return [NOT_SEARCHED]
     return describe(*values, limit=limit)
 
 
-def _ends(text: str) -> tuple[int, int]:
+def _find_ends(text: str) -> tuple[int, int]:
     """Return the start and end of the text without surrounding blanks."""
     return len(text) - len(text.lstrip()), len(text.rstrip())
 
 
-def _plain_visible(text: str, first: int, last: int) -> SafeString:
-    marks, tail = _marks(text, first, last)
+def _render_visible(text: str, first: int, last: int) -> SafeString:
+    marks, tail = _find_marks(text, first, last)
     rows = [
-        (before, character_name(char), code_point(char), "\n" if char == "\n" else "")
+        (before, name_char(char), format_code_point(char), "\n" if char == "\n" else "")
         for before, char in marks
     ]
     marked = format_html_join("", '{}<span class="cp" title="{}">{}</span>{}', rows)
     return format_html("{}{}", marked, tail)
 
 
-def _marks(text: str, first: int, last: int) -> tuple[list[tuple[str, str]], str]:
+def _find_marks(text: str, first: int, last: int) -> tuple[list[tuple[str, str]], str]:
     """Return the characters to mark, each with the text before it, and the text after the last.
 
     Line breaks are marked before `first` and from `last` on.
     """
     marks: list[tuple[str, str]] = []
     start = 0
-    joined, hidden = joined_emoji(text), hidden_marks(text)
+    joined, hidden = find_joined_emoji(text), find_hidden_marks(text)
     for index, char in enumerate(text):
         is_shown = index in joined or (is_visible(char) and index not in hidden)
         if is_shown and (first <= index < last or char != "\n"):
@@ -394,7 +394,7 @@ def _marks(text: str, first: int, last: int) -> tuple[list[tuple[str, str]], str
     return marks, text[start:]
 
 
-def _largest(seconds: int, *, tolerance: float = 0) -> str:
+def _format_largest_unit(seconds: int, *, tolerance: float = 0) -> str:
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             added = tolerance if size >= 3600 else 0

@@ -47,7 +47,7 @@ def start(texts: Iterable[str]) -> Download | None:
     """Return the file with these texts. None if RUNNING downloads are under way."""
     if not _room.acquire(blocking=False):
         return None
-    lines = _in_room(texts)
+    lines = _yield_in_room(texts)
     first = next(lines, "")  # from here on, the end of `lines` makes room
     return Download(first, lines)
 
@@ -66,20 +66,20 @@ def refuse(problem: InvalidInput) -> HttpResponse:
     return HttpResponse(f"{problem.field} {problem.detail}.", PLAIN, status=problem.status)
 
 
-def row(cells: Iterable[Any]) -> str:
+def format_row(cells: Iterable[Any]) -> str:
     """Return a line of CSV."""
-    return str(csv.writer(_Line()).writerow(map(cell, cells)))
+    return str(csv.writer(_Line()).writerow(map(format_cell, cells)))
 
 
-def table(name: str, columns: Iterable[Any], rows: Iterable[Iterable[Any]]) -> HttpResponse:
+def answer_table(name: str, columns: Iterable[Any], rows: Iterable[Iterable[Any]]) -> HttpResponse:
     """Answer with a short table as a CSV file of this name."""
-    lines = "".join(map(row, (columns, *rows)))
+    lines = "".join(map(format_row, (columns, *rows)))
     answer = HttpResponse(lines, content_type="text/csv; charset=utf-8")
     answer["Content-Disposition"] = f'attachment; filename="{name}.csv"'
     return answer
 
 
-def cell(value: Any) -> Any:
+def format_cell(value: Any) -> Any:
     """Return a cell that no spreadsheet reads as a formula, even after blanks."""
     if isinstance(value, list):
         value = " › ".join(map(str, value))
@@ -90,7 +90,7 @@ def cell(value: Any) -> Any:
     return "'" + value if isinstance(value, str) and value[:1] in ("\t", "\r", "\n") else value
 
 
-def _in_room(texts: Iterable[str]) -> Generator[str]:
+def _yield_in_room(texts: Iterable[str]) -> Generator[str]:
     try:
         yield from texts
     finally:

@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
 from runtime.errors import InvalidInput, RequestError
-from runtime.web.schema_form import InvalidValue, value_of
+from runtime.web.schema_form import InvalidValue, read_value
 
 _TEXTS = ("text", "long", "select", "email", "date", "time", "datetime-local", "password")
 _CHECKS = ("check", "checks")  # one box, and one for each choice
@@ -50,7 +50,7 @@ class TypedField(forms.Field):
     ) -> None:
         limit = {} if maximum is None else {"maxlength": maximum}
         mode = {"inputmode": _INPUT_MODES[kind]} if kind in _INPUT_MODES else {}
-        widget = _widget(kind, rows, list(choices), {**limit, **mode, **attributes})
+        widget = _make_widget(kind, rows, list(choices), {**limit, **mode, **attributes})
         super().__init__(
             required=False, label=label, help_text=help, widget=widget, initial=initial
         )
@@ -64,7 +64,7 @@ class TypedField(forms.Field):
         if self.kind in _TEXTS:
             return text if self.kind in ("long", "password") else text.strip()
         try:
-            return value_of(self.kind, text) if text.strip() else None
+            return read_value(self.kind, text) if text.strip() else None
         except InvalidValue as exc:
             raise forms.ValidationError(str(exc)) from exc
 
@@ -87,7 +87,7 @@ class PageForm(forms.Form):
         """Offer these choices for a field that has choices."""
         cast("forms.Select", self.fields[name].widget).choices = list(choices)
 
-    def replaced_by(self, refused: "PageForm | None") -> "PageForm":
+    def choose_shown_form(self, refused: "PageForm | None") -> "PageForm":
         """Return the refused form if it is one of this kind, else this one: the form to show."""
         return refused if type(refused) is type(self) else self
 
@@ -118,7 +118,7 @@ class PageForm(forms.Form):
             self.add_error(name, f"{inside}: {text}" if inside else text)
 
 
-def takes(
+def take_form(
     form_type: type[PageForm],
     show: View,
     *,
@@ -145,7 +145,7 @@ def takes(
     return decorate
 
 
-def _widget(
+def _make_widget(
     kind: str, rows: int, choices: list[tuple[str, str]], attributes: dict[str, Any]
 ) -> forms.Widget:
     if kind == "check":

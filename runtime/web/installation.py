@@ -32,33 +32,35 @@ _BEAT = timedelta(seconds=10)
 
 
 @require_safe
-def healthz(request: HttpRequest) -> HttpResponse:
+def answer_health(request: HttpRequest) -> HttpResponse:
     """Answer 200 without any check."""
     return JsonResponse({"status": "ok"})
 
 
 @require_safe
-def readyz(request: HttpRequest) -> HttpResponse:
+def answer_readiness(request: HttpRequest) -> HttpResponse:
     """Answer 200 if every check holds, else 503. The body lists the checks, and warnings about safety."""
     checks: dict[str, bool] = {}
     for name, check in _CHECKS.items():
         # Without a database the other checks fail too, and each would wait for its timeout.
-        checks[name] = checks.get("database", True) and _passes(check)
-    warnings = [name for name, warns in _WARNINGS.items() if checks["database"] and _passes(warns)]
+        checks[name] = checks.get("database", True) and _is_passed(check)
+    warnings = [
+        name for name, warns in _WARNINGS.items() if checks["database"] and _is_passed(warns)
+    ]
     if checks["migrations"]:
-        warnings += [f"{name}_late" for name in workers.late_loops()]
+        warnings += [f"{name}_late" for name in workers.list_late_loops()]
     body = {"checks": checks, "warnings": warnings}
     return JsonResponse(body, status=200 if all(checks.values()) else 503)
 
 
-def _passes(check: Callable[[], bool]) -> bool:
+def _is_passed(check: Callable[[], bool]) -> bool:
     try:
         return check()
     except DatabaseError:
         return False
 
 
-def _database() -> bool:
+def _can_query_database() -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
     return True
@@ -71,9 +73,9 @@ _WARNINGS: dict[str, Callable[[], bool]] = {
 }
 
 _CHECKS: dict[str, Callable[[], bool]] = {
-    "database": _database,
-    "migrations": lambda: startup.missing_migrations() == 0,
-    "worker": lambda: workers.worker_beats(within=_BEAT),
+    "database": _can_query_database,
+    "migrations": lambda: startup.count_missing_migrations() == 0,
+    "worker": lambda: workers.has_live_worker(within=_BEAT),
     "partitions": workers.has_month,
 }
 
@@ -87,7 +89,7 @@ _BLUE, _GROUND = "#1D5FBF", "#F6F7F9"
 
 
 @require_safe
-def manifest(request: HttpRequest) -> HttpResponse:
+def serve_manifest(request: HttpRequest) -> HttpResponse:
     """Describe the app to the browser."""
     about = {
         "name": "Signoff",
@@ -112,35 +114,35 @@ def manifest(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-def worker(request: HttpRequest) -> HttpResponse:
+def serve_worker(request: HttpRequest) -> HttpResponse:
     """Serve the service worker, whose scope is every page because its address is at the top."""
     return render(request, "worker.js", content_type="text/javascript")
 
 
 @require_safe
-def offline(request: HttpRequest) -> HttpResponse:
+def serve_offline_page(request: HttpRequest) -> HttpResponse:
     """Serve the page that the worker keeps for a browser without a network."""
     return render(request, "offline.html")
 
 
-@users.page
-def manual(request: HttpRequest, page: str = START) -> HttpResponse:
+@users.guard_page
+def show_manual(request: HttpRequest, page: str = START) -> HttpResponse:
     """Show one page of the documentation."""
-    if page not in _pages():
+    if page not in _list_pages():
         raise Http404
-    title, text = _rendered(page)
+    title, text = _render_page(page)
     context = {"section": "manual", "title": title, "text": text, "is_start": page == START}
     return render(request, "manual.html", context)
 
 
 @lru_cache(1)
-def _pages() -> frozenset[str]:
+def _list_pages() -> frozenset[str]:
     paths = (path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md"))
     return frozenset(path.as_posix() for path in paths)
 
 
 @lru_cache(64)
-def _rendered(page: str) -> tuple[str, SafeString]:
+def _render_page(page: str) -> tuple[str, SafeString]:
     """Return the title of a page, and its text as HTML."""
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = markdown.parse((DOCS / f"{page}.md").read_text(encoding="utf-8"))
@@ -155,7 +157,9 @@ def _rendered(page: str) -> tuple[str, SafeString]:
             continue
         path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target.path))
         name = path.removesuffix(".md") if target.path else page
-        if name in _pages():  # a link between pages leads to the page here, others lead nowhere
+        if (
+            name in _list_pages()
+        ):  # a link between pages leads to the page here, others lead nowhere
             inner.attrSet("href", reverse("manual_page", args=[name]))
         else:
             inner.attrs = {}

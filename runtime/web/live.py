@@ -163,7 +163,7 @@ class LiveServer:
 
     async def read_version(self, wait: WaitingRequest) -> None:
         """Remember the version of the run, so that a later change is noticed without an update."""
-        versions = await self._read(_versions, [wait.run])
+        versions = await self._read(_read_versions, [wait.run])
         wait.version = (versions or {}).get(wait.run)
 
     def may_wait(self, wait: WaitingRequest, person: str) -> bool:
@@ -192,7 +192,7 @@ class LiveServer:
     async def check_waiting(self) -> None:
         """Wake the requests whose runs have changed: one statement for all of them."""
         runs = {wait.run for wait in self._waiting}
-        versions = (await self._read(_versions, runs) if runs else None) or {}
+        versions = (await self._read(_read_versions, runs) if runs else None) or {}
         for wait in self._waiting:
             if versions.get(wait.run, wait.version) != wait.version:
                 wait.version = versions[wait.run]
@@ -201,12 +201,12 @@ class LiveServer:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve the stream to the person of the session; refuse other methods and requests of other sites."""
         headers = dict(scope["headers"])
-        session = _session_key(headers.get(b"cookie", b""))
+        session = _read_session_key(headers.get(b"cookie", b""))
         if scope["method"] != "GET":
             await _refuse(send, 405, "Only GET is possible here.")
         elif headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
             await _refuse(send, 403, "This is for pages of this site.")
-        elif (person := await self._read(_person_of, session)) is None:
+        elif (person := await self._read(_find_person, session)) is None:
             await _refuse(send, 401, "Log in first.")
         else:
             _end_oldest(self._streams, person, MAX_STREAMS_OF_PERSON)
@@ -237,7 +237,7 @@ class LiveServer:
             changes, stream.changes = stream.changes, {}
             must_check, stream.must_check = stream.must_check, False
             if changes or must_check or loop.time() - checked >= RIGHTS_SECONDS:
-                names = await self._read(_names, stream, changes)
+                names = await self._read(_list_events, stream, changes)
                 checked = loop.time()
                 if names is None:
                     return
@@ -320,22 +320,22 @@ def _with_database(read: Callable[..., Any], *arguments: Any) -> Any:
         close_old_connections()
 
 
-def _versions(runs: Iterable[UUID]) -> dict[UUID, Version]:
+def _read_versions(runs: Iterable[UUID]) -> dict[UUID, Version]:
     rows = Run.objects.filter(pk__in=list(runs)).values_list("pk", "position", "status")
     return {run: (position, status) for run, position, status in rows}
 
 
-def _names(stream: Stream, changes: dict[UUID, bool]) -> list[str] | None:
+def _list_events(stream: Stream, changes: dict[UUID, bool]) -> list[str] | None:
     """Return the events that the person may read; None if the session has ended."""
-    if _person_of(stream.session) != stream.person:
+    if _find_person(stream.session) != stream.person:
         return None
-    readable = wiring.access().readable_runs(Actor(person=stream.person))
+    readable = wiring.resolve_access().select_readable_runs(Actor(person=stream.person))
     runs = set(Run.objects.filter(readable, pk__in=changes).values_list("pk", flat=True))
     inbox = ["event: inbox\ndata: \n\n"] if any(changes[run] for run in runs) else []
     return inbox + [f"event: run\ndata: {run}\n\n" for run in runs]
 
 
-def _person_of(session: str) -> str | None:
+def _find_person(session: str) -> str | None:
     """Return the username of the session; None if it has ended."""
     if not session:
         return None
@@ -345,7 +345,7 @@ def _person_of(session: str) -> str | None:
     return user.get_username() if user.is_authenticated and user.is_active else None
 
 
-def _session_key(cookie: bytes) -> str:
+def _read_session_key(cookie: bytes) -> str:
     try:
         morsel = SimpleCookie(cookie.decode("latin-1")).get(settings.SESSION_COOKIE_NAME)
     except CookieError:

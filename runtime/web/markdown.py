@@ -39,35 +39,35 @@ _ELEMENTS = {
 MAX_MARKDOWN = 10_000  # characters; a longer text is shown as it was written
 
 
-def looks_like_markdown(text: str) -> bool:
+def has_markdown(text: str) -> bool:
     """Tell whether a text has headings, code, bold words or links."""
     return len(text) <= MAX_MARKDOWN and bool(_STRONG_SIGNS.search(text))
 
 
-def markdown(text: str) -> SafeString | str:
+def render_markdown(text: str) -> SafeString | str:
     """Render a text; empty if it would not show all of its characters, in their order, or the page took too long."""
     if time_limits.is_used_up() or len(text) > MAX_MARKDOWN or _INSIDE_WORD.search(text):
         return ""
     if not all(is_visible(char) or char == "\t" for char in text):
         return ""  # an invisible character is marked where it stands
     tokens = _PARSER.parse(text)
-    if _letters("".join(_texts(tokens))) != _letters(text):
+    if _strip_markdown("".join(_collect_texts(tokens))) != _strip_markdown(text):
         return ""
-    return format_html_join("", "{}", ((piece,) for piece in _pieces(tokens)))
+    return format_html_join("", "{}", ((piece,) for piece in _render_pieces(tokens)))
 
 
-def _letters(text: str) -> str:
+def _strip_markdown(text: str) -> str:
     """Return the text without blanks and the signs of Markdown."""
     return text.translate(_MARKS)
 
 
-def _texts(tokens: Sequence[Token]) -> Iterator[str]:
+def _collect_texts(tokens: Sequence[Token]) -> Iterator[str]:
     """Yield the texts that are shown, in the order of the source."""
     targets: list[str] = []
     for token in tokens:
         match token.type:
             case "inline":
-                yield from _texts(token.children or [])
+                yield from _collect_texts(token.children or [])
             case "list_item_open" | "fence":
                 yield f"{token.info}{token.content}"
             case "link_open":
@@ -80,7 +80,7 @@ def _texts(tokens: Sequence[Token]) -> Iterator[str]:
                 yield token.content
 
 
-def _pieces(tokens: Sequence[Token]) -> Iterator[SafeString]:
+def _render_pieces(tokens: Sequence[Token]) -> Iterator[SafeString]:
     targets: list[str] = []
     for token in tokens:
         name, _, end = token.type.rpartition("_")
@@ -88,7 +88,7 @@ def _pieces(tokens: Sequence[Token]) -> Iterator[SafeString]:
             continue
         match token.type:
             case "inline":
-                yield from _pieces(token.children or [])
+                yield from _render_pieces(token.children or [])
             case "text":
                 yield excerpt_visible(token.content)
             case "softbreak" | "hardbreak":

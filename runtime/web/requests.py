@@ -1,7 +1,7 @@
 """Reads requests: the actor, the text of a form, the parameters of a list or of an operation, and CloudEvents.
 
 Unknown fields are refused, not ignored: `{"verdict": "approve", "args": ...}` must not approve the original
-arguments. Ninja validates the fields it knows; `strict` refuses the rest.
+arguments. Ninja validates the fields it knows; `refuse_unknown_input` refuses the rest.
 """
 
 import json
@@ -26,7 +26,7 @@ from ninja.parser import Parser
 from pydantic import BaseModel, ConfigDict, WithJsonSchema
 
 from runtime.control import user_actions
-from runtime.control.kill_switches import active
+from runtime.control.kill_switches import list_active_switches
 from runtime.core.values.limits import MAX_EVENT_NAME, MAX_REASON
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports import wiring
@@ -59,7 +59,7 @@ class Authenticated(HttpRequest):
     auth: Actor
 
 
-def actor_of(request: HttpRequest) -> Actor:
+def read_actor(request: HttpRequest) -> Actor:
     """Return the person of the session. The view must require a login."""
     return Actor(
         person=request.user.get_username(), authenticated=request.session.get(AUTHENTICATED)
@@ -75,7 +75,7 @@ class Audience:
     def __init__(self, require: Callable[[Actor], None] | None = None) -> None:
         self._require = require
 
-    def page(self, view: Page) -> Page:
+    def guard_page(self, view: Page) -> Page:
         """Answer GET and HEAD."""
         return require_safe(self._guard(view))
 
@@ -93,7 +93,7 @@ class Audience:
         def guarded(request: HttpRequest, /, *args: Any, **kwargs: Any) -> HttpResponse:
             try:
                 if self._require is not None:
-                    self._require(actor_of(request))
+                    self._require(read_actor(request))
             except Forbidden as exc:
                 raise Http404 from exc
             return view(request, *args, **kwargs)
@@ -102,7 +102,7 @@ class Audience:
 
 
 users = Audience()
-admins = Audience(lambda actor: wiring.access().require(actor, "admin"))
+admins = Audience(lambda actor: wiring.resolve_access().require(actor, "admin"))
 
 
 def redirect_with(
@@ -135,24 +135,24 @@ def explain(refusal: RequestError) -> str:
     return f"The {refusal.field} {refusal.detail}." if is_field else refusal.detail
 
 
-def layout_of(request: HttpRequest) -> str:
+def choose_layout(request: HttpRequest) -> str:
     """Return the template around an error page: with the navigation if the reader is logged in."""
     user = getattr(request, "user", None)  # missing if an earlier middleware refused the request
     return "base.html" if user is not None and user.is_authenticated else "plain.html"
 
 
-def form_text(form_values: Mapping[str, str], field: str) -> str:
+def read_text(form_values: Mapping[str, str], field: str) -> str:
     """Return the text of a field with LF line breaks: browsers send CRLF."""
     return form_values.get(field, "").replace("\r\n", "\n")
 
 
 def read_reason(request: HttpRequest) -> str:
     """Return the reason of the form: as typed, after the chosen one if the browser runs no script."""
-    preset, typed = form_text(request.POST, "preset"), form_text(request.POST, "reason")
+    preset, typed = read_text(request.POST, "preset"), read_text(request.POST, "reason")
     return f"{preset} {typed}".strip() if preset else typed
 
 
-def form_number(request: HttpRequest) -> UUID:
+def read_form_number(request: HttpRequest) -> UUID:
     """Return the number that the form came with, or a new one: sent twice, a form makes one thing."""
     try:
         return UUID(request.POST.get("form", ""))
@@ -187,18 +187,18 @@ class StrictParser(Parser):
 
     def parse_body(self, request: HttpRequest) -> Any:
         """Parse the body. Raise InvalidInput naming a repeated field, or ValueError if it is not JSON."""
-        body = json.loads(request.body, object_pairs_hook=_once)
+        body = json.loads(request.body, object_pairs_hook=_refuse_duplicates)
         is_event = request.path.endswith("/events") and is_cloud_event(request)
         return read_cloud_event(request, body) if is_event else body
 
 
-def raw_body(view: View) -> View:
+def mark_raw_body(view: View) -> View:
     """Mark an operation that reads and checks the body itself."""
     setattr(view, _RAW, True)
     return view
 
 
-def strict(view: Callable[..., Any]) -> Callable[..., Any]:
+def refuse_unknown_input(view: Callable[..., Any]) -> Callable[..., Any]:
     """Refuse query parameters that the view does not take, and body fields if it takes no body.
 
     Runs after authentication and ninja's validation. Raise InvalidInput naming the parameter or field.
@@ -260,7 +260,7 @@ def read_cloud_event(request: HttpRequest, body: Any) -> dict[str, Any]:
 
 def add_kill_switches(request: HttpRequest) -> dict[str, Any]:
     """Add `kill_switches`, read from the database when a template uses it."""
-    return {"kill_switches": SimpleLazyObject(active)}
+    return {"kill_switches": SimpleLazyObject(list_active_switches)}
 
 
 def _is_body(parameter: Parameter) -> bool:
@@ -281,7 +281,7 @@ def _check_no_body(request: HttpRequest) -> None:
         raise InvalidInput(name, "is not a field of this request")
 
 
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     document = dict[str, Any]()
     for name, value in pairs:
         if name in document:
@@ -290,7 +290,7 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return document
 
 
-def cursor(request: HttpRequest) -> UUID | None:
+def read_cursor(request: HttpRequest) -> UUID | None:
     """Return the cursor of the list. Anything but an id is answered with 404."""
     text = request.GET.get("cursor")
     try:
@@ -299,7 +299,7 @@ def cursor(request: HttpRequest) -> UUID | None:
         raise Http404 from exc
 
 
-def page_number(request: HttpRequest) -> int:
+def read_page_number(request: HttpRequest) -> int:
     """Return the page number, from 1. Anything else is answered with 404."""
     number = read_number(request.GET.get("page", "1"), digits=6)
     if not number:
@@ -307,7 +307,7 @@ def page_number(request: HttpRequest) -> int:
     return number
 
 
-def choice(request: HttpRequest, name: str, allowed: tuple[str, ...]) -> str:
+def read_choice(request: HttpRequest, name: str, allowed: tuple[str, ...]) -> str:
     """Return one of the allowed values, empty if it is missing. Other values are answered with 404."""
     text = request.GET.get(name, "")
     if text and text not in allowed:
@@ -315,7 +315,7 @@ def choice(request: HttpRequest, name: str, allowed: tuple[str, ...]) -> str:
     return text
 
 
-def search(request: HttpRequest) -> str:
+def read_search_text(request: HttpRequest) -> str:
     """Return the text of the search. Raise InvalidInput naming `q`."""
     return user_actions.validate_text("q", request.GET.get("q", "").strip(), MAX_SEARCH)
 

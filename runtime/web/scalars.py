@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString
 
 from runtime.core.run.events import BlobRef
 from runtime.core.values.budgets import MICROS, Limit, to_text
-from runtime.core.values.json_values import MEDIA_TYPES, file_of
+from runtime.core.values.json_values import MEDIA_TYPES, decode_file
 from runtime.web.display import as_json, escape_visible, spaces
 
 register = template.Library()
@@ -52,12 +52,12 @@ _PARTS = re.compile(r"(-?)(\d+)((?:\.\d+)?)", re.ASCII)
 def in_words(value: Any) -> SafeString | str:
     """Show nothing, yes, no, a number or a date in words; empty for any other value."""
     if value is None:
-        return _word("null", "not set")
+        return _show_word("null", "not set")
     if isinstance(value, bool):
-        return _word("true", "yes") if value else _word("false", "no")
+        return _show_word("true", "yes") if value else _show_word("false", "no")
     if is_number(value):
         return money(value)
-    return _date(value) if isinstance(value, str) else ""
+    return _show_date(value) if isinstance(value, str) else ""
 
 
 @register.filter
@@ -98,9 +98,13 @@ def brief_words(value: Any, about: str = "") -> SafeString:
 @register.filter
 def tree(value: Any) -> SafeString | str:
     """Show a list or an object as a tree; empty for other values, and for one that is too large or too deep."""
-    if not isinstance(value, dict | list) or _size(value) > MAX_NODES or _is_deep(value, MAX_DEPTH):
+    if (
+        not isinstance(value, dict | list)
+        or _count_values(value) > MAX_NODES
+        or _is_deep(value, MAX_DEPTH)
+    ):
         return ""
-    return _branch(value)
+    return _render_branch(value)
 
 
 @register.filter
@@ -111,7 +115,7 @@ def as_file(value: Any) -> SafeString | str:
         if match is None or match[1] not in MEDIA_TYPES:
             return ""
         return _show(match[1], value.size * 3 // 4, reverse("file", args=[value.digest]))
-    file = file_of(value)
+    file = decode_file(value)
     if file is None:
         return ""
     data = f"data:{file.media_type};base64,{b64encode(file.data).decode()}"
@@ -131,7 +135,7 @@ def sentence(text: str) -> SafeString:
 @register.filter
 def digits(value: Any) -> SafeString | str:
     """Group the digits before the point by threes; empty if the value is not a number in plain digits."""
-    text = _plain(value)
+    text = _format_plain(value)
     match = _PARTS.fullmatch(text) if len(text) <= MAX_DIGITS else None
     if match is None:
         return ""
@@ -147,7 +151,7 @@ def digits(value: Any) -> SafeString | str:
 @register.filter
 def money(value: Any, unit: str = "") -> SafeString:
     """Group the digits of a number, and write the second decimal of a currency: 1250.5 euros as 1 250.50."""
-    exact = _plain(value)
+    exact = _format_plain(value)
     cents = "0" if _CURRENCY.fullmatch(unit) and _ONE_DECIMAL.fullmatch(exact) else ""
     amount = f"{exact}{cents}" if is_number(value) else exact
     return format_html('<span class="amount" title="{}">{}</span>', exact, digits(amount) or exact)
@@ -165,33 +169,35 @@ def dollars(micros: float) -> str:
     return f"{exact / MICROS:.2f}" if exact >= MICROS else to_text(Limit.MICROS, exact)
 
 
-def _branch(value: Any) -> SafeString:
+def _render_branch(value: Any) -> SafeString:
     if not value:
-        return _word(as_json(value), "empty list" if isinstance(value, list) else "empty object")
+        return _show_word(
+            as_json(value), "empty list" if isinstance(value, list) else "empty object"
+        )
     if isinstance(value, list):
-        rows = format_html_join("", "<li>{}</li>", ((_leaf(item),) for item in value))
+        rows = format_html_join("", "<li>{}</li>", ((_show_leaf(item),) for item in value))
         return format_html('<ul class="tree">{}</ul>', rows)
     rows = format_html_join(
         "",
         "<div><dt><bdi>{}</bdi></dt><dd>{}</dd></div>",
-        ((escape_visible(name), _leaf(item)) for name, item in value.items()),
+        ((escape_visible(name), _show_leaf(item)) for name, item in value.items()),
     )
     return format_html('<dl class="tree">{}</dl>', rows)
 
 
-def _leaf(value: Any) -> SafeString:
+def _show_leaf(value: Any) -> SafeString:
     """Show a value inside a tree; a large list or object is folded."""
     if not isinstance(value, dict | list):
         return format_html('<span class="raw">{}</span>', scalar(value))
-    size = _size(value)
+    size = _count_values(value)
     if not value or size <= OPEN_NODES:
-        return _branch(value)
+        return _render_branch(value)
     noun = "item" if isinstance(value, list) else "field"
     words = f"{len(value)} {noun}{'' if len(value) == 1 else 's'}"
-    return format_html("<details><summary>{}</summary>{}</details>", words, _branch(value))
+    return format_html("<details><summary>{}</summary>{}</details>", words, _render_branch(value))
 
 
-def _size(value: Any) -> int:
+def _count_values(value: Any) -> int:
     """Count the values inside a value, itself included, up to a few more than a tree shows."""
     count, pending = 0, [value]
     while pending and count <= MAX_NODES:
@@ -212,11 +218,11 @@ def _is_deep(value: Any, levels: int) -> bool:
     return levels == 0 or any(_is_deep(member, levels - 1) for member in members)
 
 
-def _word(exact: str, word: str) -> SafeString:
+def _show_word(exact: str, word: str) -> SafeString:
     return format_html('<em class="word" title="{}">{}</em>', exact, word)
 
 
-def _date(text: str) -> SafeString | str:
+def _show_date(text: str) -> SafeString | str:
     match = _DATE.fullmatch(text)
     if match is None:
         return ""
@@ -247,7 +253,7 @@ def _show(media_type: str, size: int, address: str) -> SafeString:
     )
 
 
-def _plain(value: Any) -> str:
+def _format_plain(value: Any) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value) if isinstance(value, int | float) else ""

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from runtime.core.values import json_schema
 from runtime.core.values.json_values import refuse_constant
-from runtime.web.requests import form_text
+from runtime.web.requests import read_text
 
 MAX_LINE_CHARACTERS = 300  # a longer text has several lines
 
@@ -51,7 +51,7 @@ class InvalidValue(Exception):
     """The submitted text is not a value of the field's kind."""
 
 
-def kind_of(rule: Mapping[str, Any]) -> str:
+def derive_kind(rule: Mapping[str, Any]) -> str:
     """Return the kind: `choice`, `boolean`, `integer`, `number`, `email`, `date`, `text`, `long` or `json`."""
     kind = rule.get("type")
     if isinstance(rule.get("enum"), list):
@@ -70,11 +70,13 @@ def kind_of(rule: Mapping[str, Any]) -> str:
     )
 
 
-def choices_of(rule: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def list_choices(rule: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return the choices as pairs of the sent text and the label; none for a field that is typed."""
-    match kind_of(rule):
+    match derive_kind(rule):
         case "choice":
-            return tuple((json.dumps(choice), json_schema.brief(choice)) for choice in rule["enum"])
+            return tuple(
+                (json.dumps(choice), json_schema.format_value(choice)) for choice in rule["enum"]
+            )
         case "boolean":
             return (("true", "yes"), ("false", "no"))
         case _:
@@ -88,14 +90,14 @@ def as_typed(kind: str, value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2) if kind == "json" else json.dumps(value)
 
 
-def value_of(kind: str, raw: str) -> Any:
+def read_value(kind: str, raw: str) -> Any:
     """Read the value of one field. Raise InvalidValue."""
     match kind:
         case "integer" | "number":
             text = raw.strip()
             if not re.fullmatch(_NUMBERS[kind], text, re.ASCII):
                 raise InvalidValue(f"must be a {'whole ' if kind == 'integer' else ''}number")
-            return int(text) if kind == "integer" else _number(text)
+            return int(text) if kind == "integer" else _parse_number(text)
         case "choice" | "boolean" | "json":
             try:
                 return json.loads(raw, parse_constant=refuse_constant)
@@ -135,9 +137,9 @@ class Field:
         return f"zone.{self.path}"
 
 
-def fields(schema: Mapping[str, Any], args: Mapping[str, Any]) -> tuple[Field, ...]:
+def build_fields(schema: Mapping[str, Any], args: Mapping[str, Any]) -> tuple[Field, ...]:
     """Return the fields of an object with this value."""
-    return _of_object(schema, args, "", 0)
+    return _build_object_fields(schema, args, "", 0)
 
 
 def read(
@@ -149,9 +151,9 @@ def read(
     return {path: value for path, value in values if value is not _ABSENT}, wrong
 
 
-def problems(schema: Mapping[str, Any], value: Any) -> dict[str, str]:
+def list_problems(schema: Mapping[str, Any], value: Any) -> dict[str, str]:
     """Return the limits of the schema that the object breaks, by path."""
-    broken = json_schema.problems(schema, value, _WHERE)
+    broken = json_schema.list_problems(schema, value, _WHERE)
     return {
         problem.field.removeprefix(_WHERE).removeprefix("."): problem.detail for problem in broken
     }
@@ -162,13 +164,13 @@ def fill_in(
 ) -> tuple[tuple[Field, ...], list[str]]:
     """Return the fields with the submitted texts and their problems, and the problems of no field."""
     unplaced = dict(wrong)
-    filled = tuple(_filled(field, form_values, unplaced) for field in form_fields)
+    filled = tuple(_fill_field(field, form_values, unplaced) for field in form_fields)
     return filled, [f"{path} {detail}" if path else detail for path, detail in unplaced.items()]
 
 
-def help_of(prop: json_schema.Property) -> str:
+def describe_property(prop: json_schema.Property) -> str:
     """Return the description of a property, and the limits of its value as far as its field does not show them."""
-    facts = () if choices_of(prop.rule) else prop.type.split(" · ")
+    facts = () if list_choices(prop.rule) else prop.type.split(" · ")
     words = (_PLAIN_WORDS.get(fact, fact) for fact in facts)
     return " · ".join(filter(None, (prop.description, *words)))
 
@@ -176,31 +178,31 @@ def help_of(prop: json_schema.Property) -> str:
 # Fields
 
 
-def _of_object(
+def _build_object_fields(
     schema: Mapping[str, Any], args: Mapping[str, Any], prefix: str, depth: int
 ) -> tuple[Field, ...]:
     rules = schema.get("properties", {})
     definitions = {"$defs": schema.get("$defs", {})}
     inside = []
-    for prop in json_schema.parts(schema):
+    for prop in json_schema.list_properties(schema):
         rule = rules[prop.name]
         types, choices = rule.get("type"), rule.get("anyOf") or rule.get("oneOf") or []
         may_be_null = isinstance(types, list) and "null" in types
-        field = _field(
+        field = _build_field(
             f"{prefix}{prop.name}",
             {**prop.rule, **definitions},
             args.get(prop.name, _ABSENT),
             label=prop.title,
             required=prop.required,
             nullable=may_be_null or {"type": "null"} in choices,
-            help=help_of(prop),
+            help=describe_property(prop),
             depth=depth,
         )
         inside.append(field)
     return tuple(inside)
 
 
-def _field(
+def _build_field(
     path: str,
     rule: dict[str, Any],
     value: Any,
@@ -214,14 +216,16 @@ def _field(
     types = rule.get("type")
     if isinstance(types, list) and len(real := [name for name in types if name != "null"]) == 1:
         rule = {**rule, "type": real[0]}
-    kind = _kind(rule, value, depth)
+    kind = _derive_field_kind(rule, value, depth)
     inside: tuple[Field, ...] = ()
     if kind == "object":
-        inside = _of_object(rule, value if isinstance(value, dict) else {}, f"{path}.", depth + 1)
+        inside = _build_object_fields(
+            rule, value if isinstance(value, dict) else {}, f"{path}.", depth + 1
+        )
     elif kind == "list":
         items = value if isinstance(value, list) else []
         inside = tuple(
-            _field(
+            _build_field(
                 f"{path}.{number}",
                 rule["items"],
                 items[number] if number < len(items) else _ABSENT,
@@ -242,21 +246,21 @@ def _field(
         nullable=nullable,
         help=help,
         value=value,
-        choices=choices_of(rule) if kind in ("choice", "boolean") else (),
+        choices=list_choices(rule) if kind in ("choice", "boolean") else (),
         inside=inside,
-        raw=_raw(kind, value),
+        raw=_format_raw(kind, value),
         zone=match[2] if match else "Z",
     )
 
 
-def _kind(rule: Mapping[str, Any], value: Any, depth: int) -> str:
+def _derive_field_kind(rule: Mapping[str, Any], value: Any, depth: int) -> str:
     """Return the kind of a field that can show this value without loss; `json` shows every value."""
-    kind, empty = kind_of(rule), value is _ABSENT or value is None
+    kind, empty = derive_kind(rule), value is _ABSENT or value is None
     is_moment = isinstance(value, str) and _MOMENT.fullmatch(value)
     if rule.get("format") == "date-time" and kind in ("text", "long") and (empty or is_moment):
         return "moment"
     if kind == "json":
-        return _container(rule, value, depth, empty=empty)
+        return _derive_container_kind(rule, value, depth, empty=empty)
     if empty:
         return kind
     match kind:
@@ -276,15 +280,19 @@ def _kind(rule: Mapping[str, Any], value: Any, depth: int) -> str:
             return "long" if "\n" in value or value != value.strip() else kind
 
 
-def _container(rule: Mapping[str, Any], value: Any, depth: int, *, empty: bool) -> str:
+def _derive_container_kind(rule: Mapping[str, Any], value: Any, depth: int, *, empty: bool) -> str:
     if depth >= _MAX_DEPTH:
         return "json"
     items = rule.get("items")
-    if rule.get("type") == "array" and isinstance(items, dict) and kind_of(items) != "json":
+    if rule.get("type") == "array" and isinstance(items, dict) and derive_kind(items) != "json":
         if empty:
             return "list"
         few = isinstance(value, list) and len(value) <= _MAX_ROWS
-        return "list" if few and all(_kind(items, item, 0) != "json" for item in value) else "json"
+        return (
+            "list"
+            if few and all(_derive_field_kind(items, item, 0) != "json" for item in value)
+            else "json"
+        )
     if rule.get("type") == "object" and isinstance(rule.get("properties"), dict):
         has_fields = empty or (
             isinstance(value, dict) and value.keys() <= rule["properties"].keys()
@@ -296,7 +304,7 @@ def _container(rule: Mapping[str, Any], value: Any, depth: int, *, empty: bool) 
 # Texts and values
 
 
-def _raw(kind: str, value: Any) -> str:
+def _format_raw(kind: str, value: Any) -> str:
     if value is _ABSENT or (value is None and kind != "json") or kind in ("object", "list"):
         return ""
     if kind == "moment":
@@ -305,7 +313,7 @@ def _raw(kind: str, value: Any) -> str:
     return as_typed(kind, value)
 
 
-def _number(text: str) -> float | int:
+def _parse_number(text: str) -> float | int:
     number = float(text)
     if not math.isfinite(number):
         raise InvalidValue("must be a number")
@@ -323,7 +331,10 @@ def _read(field: Field, form_values: Mapping[str, str], wrong: dict[str, str]) -
         if not values and (field.value is _ABSENT or field.value is None):
             return field.value
         return list(values.values()) if field.kind == "list" else values
-    raw, zone = form_text(form_values, field.id), form_text(form_values, field.zone_id).strip()
+    raw, zone = (
+        read_text(form_values, field.id),
+        read_text(form_values, field.zone_id).strip(),
+    )
     same_zone = field.kind != "moment" or zone == field.zone
     if field.id not in form_values or (raw == field.raw.replace("\r\n", "\n") and same_zone):
         return field.value
@@ -333,14 +344,14 @@ def _read(field: Field, form_values: Mapping[str, str], wrong: dict[str, str]) -
         return None if field.nullable and field.value is not _ABSENT else _ABSENT
     try:
         if field.kind == "moment":
-            return _moment(raw.strip(), zone)
-        return raw if field.kind == "text" else value_of(field.kind, raw)
+            return _parse_moment(raw.strip(), zone)
+        return raw if field.kind == "text" else read_value(field.kind, raw)
     except InvalidValue as exc:
         wrong[field.path] = str(exc)
         return field.value
 
 
-def _moment(local: str, zone: str) -> str:
+def _parse_moment(local: str, zone: str) -> str:
     """Return a time with its offset. Raise InvalidValue."""
     try:
         at = datetime.fromisoformat(local)
@@ -357,14 +368,14 @@ def _moment(local: str, zone: str) -> str:
     return f"{local}{offset}"
 
 
-def _filled(field: Field, form_values: Mapping[str, str], unplaced: dict[str, str]) -> Field:
-    inside = tuple(_filled(inner, form_values, unplaced) for inner in field.inside)
+def _fill_field(field: Field, form_values: Mapping[str, str], unplaced: dict[str, str]) -> Field:
+    inside = tuple(_fill_field(inner, form_values, unplaced) for inner in field.inside)
     mine = [path for path in unplaced if path == field.path or path.startswith(f"{field.path}.")]
     errors = [*filter(None, [field.error]), *map(unplaced.pop, mine)]
     return replace(
         field,
         inside=inside,
         error="; ".join(errors),
-        raw=form_text(form_values, field.id) if field.id in form_values else field.raw,
-        zone=form_text(form_values, field.zone_id) if field.zone_id in form_values else field.zone,
+        raw=read_text(form_values, field.id) if field.id in form_values else field.raw,
+        zone=read_text(form_values, field.zone_id) if field.zone_id in form_values else field.zone,
     )

@@ -12,7 +12,7 @@ from pydantic import WithJsonSchema, create_model
 S = TypeVar("S", bound=Schema)
 
 
-def fields_of(source: type, names: str = "") -> Callable[[type[S]], type[S]]:
+def with_fields_of(source: type, names: str = "") -> Callable[[type[S]], type[S]]:
     """Return a decorator that adds the fields of a dataclass to a schema: those named, or all. Properties may be named.
 
     A field that the schema declares itself stays as declared. The others are required, because an answer has them all.
@@ -28,7 +28,7 @@ def fields_of(source: type, names: str = "") -> Callable[[type[S]], type[S]]:
     return with_fields(added)
 
 
-def accepts(definition: type) -> Callable[[type[S]], type[S]]:
+def with_sent_fields(definition: type) -> Callable[[type[S]], type[S]]:
     """Return a decorator that adds the fields of a definition that people send, with their rules.
 
     They accept any value: the act itself names the wrong one.

@@ -12,7 +12,7 @@ from django.db import connection, connections
 
 from agents.catalogue import queries
 from agents.catalogue.published import Catalogue, publish
-from agents.catalogue.versions import changes, writes
+from agents.catalogue.versions import list_changes, list_new_writes
 from agents.effect_handler import AgentEffects
 from agents.models import AgentVersion, PublishedAgent
 from agents.registry import Registry
@@ -50,7 +50,7 @@ def test_published_agents_match_the_workers(hr: Registry) -> None:
 @pytest.mark.django_db
 def test_a_family_has_the_parts_of_all_agents_below(hr: Registry) -> None:
     publish(hr)
-    family = Catalogue().family("hr_onboarding")
+    family = Catalogue().read_family("hr_onboarding")
     assert family == {
         "hr_onboarding": AgentParts(
             tools={"send_welcome_mail": Asking.NEVER}, agents={"account_agent": Asking.NEVER}
@@ -60,14 +60,18 @@ def test_a_family_has_the_parts_of_all_agents_below(hr: Registry) -> None:
         ),
     }
     PublishedAgent.objects.filter(name="account_agent").update(subagents=["hr_onboarding", "gone"])
-    assert set(Catalogue().family("account_agent")) == {"hr_onboarding", "account_agent"}
+    assert set(Catalogue().read_family("account_agent")) == {"hr_onboarding", "account_agent"}
     strict = replace(hr.get("hr_onboarding"), approvals=ApprovalMode.EVERY_CALL)
     publish(Registry(agents={strict.name: strict}))
-    assert Catalogue().family(strict.name)[strict.name].agents == {"account_agent": Asking.ALWAYS}
+    assert Catalogue().read_family(strict.name)[strict.name].agents == {
+        "account_agent": Asking.ALWAYS
+    }
     AgentVersion.objects.update(facts="no JSON")
-    assert Catalogue().family(strict.name)[strict.name].agents == {"account_agent": Asking.NEVER}
+    assert Catalogue().read_family(strict.name)[strict.name].agents == {
+        "account_agent": Asking.NEVER
+    }
     for name in ("stranger", "stranger\x00", "\ud800"):
-        assert Catalogue().family(name) == {}
+        assert Catalogue().read_family(name) == {}
 
 
 @pytest.mark.django_db
@@ -162,7 +166,7 @@ LAXER: list[tuple[AgentSpec, str]] = [
     [*((*one, False) for one in STRICTER), *((*one, True) for one in LAXER)],
 )
 def test_removals_and_laxer_rules_need_approval(newer: AgentSpec, part: str, asks: bool) -> None:
-    (change,) = changes(version().definition, newer.definition)
+    (change,) = list_changes(version().definition, newer.definition)
     assert (change.part, change.asks) == (part, asks)
 
 
@@ -172,16 +176,16 @@ def test_dropping_an_approval_or_a_secret_needs_approval() -> None:
         (strict, ["tool greet: approval", "tool greet: secret"]),
         (every, ["sub-agent helper: approval", "tool greet: approval"]),
     ):
-        found = changes(careful.definition, version().definition)
+        found = list_changes(careful.definition, version().definition)
         assert sorted(change.part for change in found if change.asks) == parts
-        stricter = changes(version().definition, careful.definition)
+        stricter = list_changes(version().definition, careful.definition)
         assert not any(change.asks for change in stricter)
 
 
 def test_a_tool_that_has_become_a_write_is_named() -> None:
-    assert writes(version().definition, greeting(effect="write").definition) == ("greet",)
-    assert writes(greeting(effect="write").definition, version().definition) == ()
-    assert writes(version(tools=[]).definition, greeting(effect="write").definition) == ()
+    assert list_new_writes(version().definition, greeting(effect="write").definition) == ("greet",)
+    assert list_new_writes(greeting(effect="write").definition, version().definition) == ()
+    assert list_new_writes(version(tools=[]).definition, greeting(effect="write").definition) == ()
 
 
 OLD, NEW = version(), greeting(effect="write", risk="high")
@@ -243,7 +247,7 @@ def test_tools_are_listed_with_their_agents_and_the_outcomes_of_their_calls(hr: 
         WorkerProcess.objects.create(
             id=uuid4(), host="here", process=process, measures={"calls": calls}
         )
-    listed = {used.tool.name: used for used in queries.tools()}
+    listed = {used.tool.name: used for used in queries.list_tools()}
     assert list(listed) == sorted(listed)
     account = listed["create_account"]
     assert account.agents == ("account_agent", "hr_access_bundle", "hr_onboarding_single")

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from agents.catalogue.published import _tool
-from agents.catalogue.versions import changes
+from agents.catalogue.published import _describe_tool
+from agents.catalogue.versions import list_changes
 from agents.errors import DefinitionError
 from agents.management.commands.agents import SOME_ASKED
-from agents.management.commands.agents import _tool as listed
+from agents.management.commands.agents import _format_tool as listed
 from agents.sdk import conditions, tool
 from agents.sdk.spec import DEPENDS, AgentSpec
 from agents.testing import Flow, call, drive, say
@@ -128,13 +128,16 @@ def test_conditions_are_part_of_the_version_and_of_the_catalogue() -> None:
     agent = desk()
     [defined] = agent.definition["tools"]
     assert (defined["risk"], defined["approval"]) == (DEPENDS, DEPENDS)
-    assert _tool(agent, pay)["depends"] == ["risk", "approval"]
-    assert (_tool(agent, pay)["risk"], _tool(agent, pay)["approval"]) == ("high", True)
-    assert _tool(desk(approvals="every_call"), pay)["depends"] == ["risk"]
+    assert _describe_tool(agent, pay)["depends"] == ["risk", "approval"]
+    assert (_describe_tool(agent, pay)["risk"], _describe_tool(agent, pay)["approval"]) == (
+        "high",
+        True,
+    )
+    assert _describe_tool(desk(approvals="every_call"), pay)["depends"] == ["risk"]
     assert SOME_ASKED in listed(agent, pay)
     always = spec_of("desk", tools=[pay.with_settings(approval=True)])
-    assert [one.asks for one in changes(agent.definition, always.definition)] == [False]
-    assert [one.asks for one in changes(always.definition, agent.definition)] == [True]
+    assert [one.asks for one in list_changes(agent.definition, always.definition)] == [False]
+    assert [one.asks for one in list_changes(always.definition, agent.definition)] == [True]
     assert pay.with_settings(approval=False).waived
 
 
@@ -150,7 +153,7 @@ def test_another_risk_asks_before_a_run_continues(before: str, after: str) -> No
     def of(risk: str) -> dict[str, Any]:
         return {"tools": [{"name": "pay", "risk": risk}]}
 
-    assert [one.asks for one in changes(of(before), of(after))] == [True]
+    assert [one.asks for one in list_changes(of(before), of(after))] == [True]
 
 
 @pytest.mark.parametrize(

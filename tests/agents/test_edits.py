@@ -18,13 +18,13 @@ from approvals.decisions.decide import ask_preview, find_preview
 from approvals.errors import TamperedWith
 from approvals.models import Approval, ApprovalOutcome
 from approvals.port.adapter import ApprovalService
-from approvals.reads.approval_views import approval
+from approvals.reads.approval_views import read_approval
 from runtime.control.kill_switches import engage
 from runtime.core.documents.codec import decode_entry
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import CallRefused, GateOpened, Retried
 from runtime.core.run.forks import without_permissions
-from runtime.core.run.reducer import evolve, initial, step
+from runtime.core.run.reducer import evolve, make_initial_state, step
 from runtime.core.values.enums import CallState, GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.execution.effects import perform as effect_requests
@@ -79,7 +79,7 @@ def at_desk(*model: Any) -> Flow:
 
 
 def folded(flow: Flow, to: int | None = None) -> Continuation:
-    now = initial(flow._worker.now.run)
+    now = make_initial_state(flow._worker.now.run)
     for text in flow.journal[:to]:
         entry = decode_entry(text)
         now = step(now, entry.events, head="", at=entry.at)
@@ -210,7 +210,7 @@ class Desk(HandDriven):
 
     def preview(self, request: Approval, level: int = 1) -> UUID:
         """Have the call previewed with another level, as a worker does."""
-        args = approval(request.id, actor=BEA).args
+        args = read_approval(request.id, actor=BEA).args
         preview = ask_preview(
             approval_id=request.id,
             digest=request.approval_digest,
@@ -261,7 +261,7 @@ def test_an_edit_is_previewed_approved_once_and_made_once(
     assert shown(preview, request).shown["changes"] == [change]
     assert Approval.objects.get().status == "pending"
     hr_desk.edit(request, preview)
-    decided = approval(request.id, actor=BEA)
+    decided = read_approval(request.id, actor=BEA)
     assert decided.edited_preview["shown"]["changes"] == [change]
     assert hr_desk.go_on(request).status == "completed"
     assert roles(directory) == ["security-level-1"]
@@ -279,7 +279,7 @@ def test_other_consequences_than_those_shown_are_asked_about_again(
     account.roles = [{"value": "admin"}]
     assert hr_desk.go_on(request).status == "suspended"
     again = Approval.objects.get(status="pending")
-    view = approval(again.id, actor=BEA)
+    view = read_approval(again.id, actor=BEA)
     assert view.args["security_level"] == 1
     assert view.preview["before"]["changes"][0]["before"] is None
     assert view.preview["shown"]["changes"][0]["before"] == "admin"
@@ -310,7 +310,7 @@ def test_only_a_preview_that_its_worker_signed_is_approved(
 
 def test_an_edit_without_its_preview_is_refused(hr_desk: Desk) -> None:
     request = hr_desk.ask()
-    args = {**approval(request.id, actor=BEA).args, "security_level": 1}
+    args = {**read_approval(request.id, actor=BEA).args, "security_level": 1}
     with pytest.raises(InvalidInput, match="preview these arguments first") as refused:
         seeds.decide(request, BEA, "edit", arguments=args)
     assert refused.value.field == "preview"
@@ -341,10 +341,10 @@ def test_another_preview_than_the_signed_one_is_not_confirmed(hr_desk: Desk) -> 
     Approval.objects.update(edited_preview='{"shown": {"summary": "Changes nothing"}}')
     with pytest.raises(NotConfirmed, match="the stored preview of the edited call"):
         seeds.verify_approval(request, action_digest=heard.edit.digest)
-    assert approval(request.id, actor=BEA).tampered
+    assert read_approval(request.id, actor=BEA).tampered
     other = seeds.pending(preview={"shown": {"summary": "Lowers the level"}})
     Approval.objects.filter(id=other.id).update(edited_preview='{"shown": {}}')
-    assert "that no person decided" in str(approval(other.id, actor=BEA).tampered)
+    assert "that no person decided" in str(read_approval(other.id, actor=BEA).tampered)
 
 
 def test_a_preview_without_a_result_says_why(
@@ -378,4 +378,4 @@ def test_a_preview_of_a_call_that_is_decided_has_no_result(hr_desk: Desk) -> Non
     retention.erase(request.run_id)
     assert not EditPreview.objects.exists()
     request.refresh_from_db()
-    assert (request.edited_preview, approval(request.id, actor=BEA).tampered) == (None, None)
+    assert (request.edited_preview, read_approval(request.id, actor=BEA).tampered) == (None, None)

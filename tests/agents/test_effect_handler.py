@@ -25,7 +25,7 @@ from agents.sdk import (
 from agents.sdk.conditions import CodeEnded
 from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import EffectClass, Risk
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 from runtime.errors import InvalidInput, UnknownAgent
 from runtime.ports.agents import CallRejected, TurnBoundary
 from runtime.ports.effects import (
@@ -122,7 +122,7 @@ def _perform(name: str, args: Any, agent: str = "chief") -> Any:
 
 def test_an_agent_is_described_by_its_definition() -> None:
     facts = HANDLER.agent("chief")
-    assert (facts.plan, facts.prompt) == (("Look", "Leap"), sha256_of("Lead."))
+    assert (facts.plan, facts.prompt) == (("Look", "Leap"), hash_value("Lead."))
     with pytest.raises(UnknownAgent):
         HANDLER.agent("stranger")
     with pytest.raises(UnknownAgent):
@@ -133,7 +133,7 @@ def test_a_call_is_described_by_its_tools_definition() -> None:
     facts = HANDLER.describe(agent="chief", tool="give", args={"name": "newhire", "level": 3})
     assert facts.sentence == "Give newhire level 3"
     assert (facts.effect, facts.risk, facts.gated) == (EffectClass.IDEMPOTENT, Risk.HIGH, True)
-    assert (facts.schema, facts.schema_digest) == (give.schema, sha256_of(give.schema))
+    assert (facts.schema, facts.schema_digest) == (give.schema, hash_value(give.schema))
     assert (facts.deadline, facts.delegate, facts.retry) == (30.0, None, PATIENT)
     assert (facts.result_schema, facts.expires_in) == (give.result_schema, 90)
     helped = HANDLER.describe(agent="chief", tool="helper", args={"text": "?"})

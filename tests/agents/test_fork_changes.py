@@ -17,7 +17,7 @@ from runtime.core.documents.codec import decode_entry
 from runtime.core.run.continuation import Continuation, GivenReply
 from runtime.core.run.events import ForkChange, Proposal
 from runtime.core.run.forks import change_value, without_permissions
-from runtime.core.run.reducer import initial, step
+from runtime.core.run.reducer import make_initial_state, step
 from runtime.core.values.enums import FailureCause
 from runtime.execution.effects.perform import perform
 from runtime.keyring.sealing import open_text, seal, seal_held_text
@@ -99,7 +99,7 @@ def replied(text: str, *calls: Proposal, first: str = "look", **spec: Any) -> Fl
     run = drive(agent, {"name": "x"}, model=[begun, call("pay", euros=1), told])
     worker = run._worker
     last = next(n for n, entry in enumerate(worker.journal) if '"ToolReturned"' in entry)
-    now = initial(worker.now.run)
+    now = make_initial_state(worker.now.run)
     for entry in map(decode_entry, worker.journal[: last + 1]):
         now = step(now, entry.events, head="", at=entry.at)
     sealed = now.call("0", "c1.0").args
@@ -185,7 +185,7 @@ def test_a_call_that_needs_no_approval_is_asked_about_once_a_person_changed_it()
 
 def _before_admission(journal: list[str], run: UUID) -> Continuation:
     """The state in which the model has replied, and no call has been checked."""
-    now = initial(run)
+    now = make_initial_state(run)
     for text in journal:
         entry = decode_entry(text)
         events = [one for one in entry.events if one.type not in ("CallAdmitted", "ToolStarted")]

@@ -52,7 +52,7 @@ def _heard(turn: Turn) -> Any:
 
 def _args(flow: Flow) -> Any:
     """The arguments of the open gate as a reviewer reads them."""
-    return sealing.args_for_reviewers(flow.gate.tool, flow.gate.args)
+    return sealing.open_args_for_reviewers(flow.gate.tool, flow.gate.args)
 
 
 def _said(flow: Flow) -> str:

@@ -9,7 +9,7 @@ import pytest
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
 from agents.testing import drive
-from runtime.core.documents.codec import decode_entry, documents_of
+from runtime.core.documents.codec import build_event_documents, decode_entry
 from runtime.core.values.enums import EffectClass, Verdict
 from runtime.models import Gate
 from runtime.reads import entries
@@ -75,7 +75,7 @@ def test_hr_flows_do_and_journal_the_same_on_engine_and_in_memory(
     assert flow.status == run.status == "completed"
     assert flow.output == json.loads(run.output or "") == SAID[name][verdict]
     in_memory = [
-        event for text in flow.journal for event in documents_of(decode_entry(text).events)
+        event for text in flow.journal for event in build_event_documents(decode_entry(text).events)
     ]
     assert _plain(in_memory) == _plain(events(run.id))
 
@@ -92,7 +92,7 @@ def test_the_answer_names_the_level_that_a_person_gave(
 
 def test_an_approval_waits_in_its_frame(engine: Engine, directory: Directory, sink: Sink) -> None:
     run = engine.begin("hr_onboarding", NEWCOMER)
-    stored = entries.continuation(run.id) or {}
+    stored = entries.read_run_state(run.id) or {}
     frames = {name: frame["agent"] for name, frame in stored["frames"].items()}
     assert frames == {"0": "hr_onboarding", "0.c1.0": "account_agent"}
     (pending,) = stored["pending"]

@@ -149,7 +149,7 @@ def test_a_question_ends_with_its_gate_and_outlives_its_worker() -> None:
     conversations = Conversations()
     for text in flow.journal:
         conversations.read(text)
-    assert conversations.brief(worker.now) is not None
+    assert conversations.shorten_continuation(worker.now) is not None
     worker._take_over()  # before the answer
     assert open_inquiry(worker.now, question.id) == question
     worker.go_on()

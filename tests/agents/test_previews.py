@@ -18,7 +18,7 @@ from agents.testing.worker import BEGINNING
 from runtime.core.run.events import CallPreviewed, CallRefused, GateOpened
 from runtime.core.values.enums import CallPreview as EarlierPreview
 from runtime.core.values.enums import CallState, Decision, Edit, Verdict
-from runtime.core.values.json_values import action_digest, sha256_of
+from runtime.core.values.json_values import hash_action, hash_value
 from runtime.execution.admission import admit
 from tests.support.specs import spec_of
 
@@ -362,9 +362,9 @@ def test_an_edited_call_whose_preview_was_seen_is_made_at_once() -> None:
 
 def test_an_edited_call_whose_preview_nobody_saw_is_asked_about_again() -> None:
     flow = at_desk(MOVE)
-    digest = action_digest(
+    digest = hash_action(
         tool="move",
-        schema=sha256_of(flow.gate.schema),
+        schema=hash_value(flow.gate.schema),
         args={"euros": 30},
         path=flow.gate.path,
         effect=flow.gate.effect,

@@ -148,7 +148,7 @@ def _briefly(flow: Flow, now: Continuation) -> Continuation:
     conversations = Conversations()
     for text in flow.journal:
         conversations.read(text)
-    brief = conversations.brief(now)
+    brief = conversations.shorten_continuation(now)
     assert brief is not None
     text = continuations.encode_continuation(brief.state, brief.lengths)
     return continuations.decode_continuation(text, lambda position: flow.journal[position - 1])

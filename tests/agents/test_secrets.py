@@ -16,7 +16,7 @@ from agents.errors import NotSealed
 from agents.llm.messages import to_provider
 from agents.sdk import ToolError, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script, together
-from runtime.core.documents.codec import plain_text
+from runtime.core.documents.codec import decode_stored_text
 from runtime.core.values.enums import Verdict
 from runtime.core.values.json_values import require_json
 from runtime.errors import KeyMissing
@@ -107,14 +107,14 @@ def _sealed(**args: Any) -> dict[str, Any]:
 def keys(settings: Settings, tmp_path: Path) -> Iterator[Path]:
     """A key folder of this test's own; the file of the purpose in it."""
     settings.KEYS_DIR = tmp_path
-    files._ring.cache_clear()
+    files._read_ring.cache_clear()
     yield files.ensure(purposes.SECRETS)
-    files._ring.cache_clear()
+    files._read_ring.cache_clear()
 
 
 def _replace(keys: Path, text: str) -> None:
     keys.write_text(text)
-    files._ring.cache_clear()
+    files._read_ring.cache_clear()
 
 
 def test_a_sealed_value_is_json_and_shows_only_its_key(keys: Path) -> None:
@@ -265,7 +265,7 @@ def test_no_secret_is_found_anywhere_on_the_engine(
             run = engine.decide(run, Verdict.APPROVE)
     assert run.status == "completed"
     assert heard[-2:] == [CANARY, ANSWER]  # the second password is the first result
-    stored += map(plain_text, bodies(JournalEntry.objects.filter(run_id=run.id)))
+    stored += map(decode_stored_text, bodies(JournalEntry.objects.filter(run_id=run.id)))
     stored += [repr(row) for row in Run.objects.filter(id=run.id).values()]
     everything = "\n".join([*stored, caplog.text])
     assert everything.count("$secret") >= 6

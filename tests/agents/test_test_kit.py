@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from agents.sdk import Budget, ToolContext, tool
 from agents.testing import Flow, Turn, call, drive, say, together
-from agents.testing.worker import BEGINNING, jsonb_contains
+from agents.testing.worker import BEGINNING, is_jsonb_match
 from agents.tools.timers import sleep_until, wait_for
 from runtime.core.values.enums import Verdict
 from runtime.core.values.limits import MAX_MATCH, MAX_WAIT_DAYS
@@ -249,5 +249,5 @@ def test_an_event_in_memory_matches_as_postgres_says() -> None:
             [[json.dumps(data) for data, _ in pairs], [json.dumps(match) for _, match in pairs]],
         )
         said = [row[0] for row in cursor.fetchall()]
-    assert [jsonb_contains(data, match) for data, match in pairs] == said
+    assert [is_jsonb_match(data, match) for data, match in pairs] == said
     assert 300 < sum(said) < 1700

@@ -43,12 +43,12 @@ def test_the_requester_and_admins_may_change_a_run(
         (ALL_SCOPES - {without, scope}, False),
     ):
         principal = Principal(person=person, groups=frozenset({group}), scopes=frozenset(scopes))
-        monkeypatch.setattr(principals, "principal_of", lambda _, principal=principal: principal)
+        monkeypatch.setattr(principals, "find_principal", lambda _, principal=principal: principal)
         assert RIGHTS[scope](Actor(person=person), "ada") is expected
 
 
 def test_a_fork_needs_the_right_to_start_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     reviewer = Principal(person="ada", groups=frozenset({Group.REVIEWERS}), scopes=ALL_SCOPES)
-    monkeypatch.setattr(principals, "principal_of", lambda _: reviewer)
+    monkeypatch.setattr(principals, "find_principal", lambda _: reviewer)
     answers = {scope: may(Actor(person="ada"), "ada") for scope, may in RIGHTS.items()}
     assert answers == {"runs:cancel": True, "runs:control": True, "runs:start": False}

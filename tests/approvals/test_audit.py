@@ -155,7 +155,7 @@ def test_a_chain_without_keys_is_refused(run: UUID) -> None:
 
 def test_a_row_with_a_whole_mac_is_refused(run: UUID) -> None:
     entry = row(run, 5)
-    seal = signatures.seal(purposes.AUDIT, audit._digest(vars(entry), row(run, 4).hash))
+    seal = signatures.seal(purposes.AUDIT, audit._compute_digest(vars(entry), row(run, 4).hash))
     assert seal.mac.startswith(entry.hash)
     AuditEntry.objects.filter(run=run, seq=5).update(hash=seal.mac)
     assert broken_at(run) == 5
@@ -214,9 +214,9 @@ def test_a_row_after_the_count_is_refused(run: UUID) -> None:
 
 
 def test_an_edited_audit_is_a_finding_of_the_verification(run: UUID) -> None:
-    assert ApprovalService().problem_of(run) is None
+    assert ApprovalService().find_audit_problem(run) is None
     forge(run, 3, row(run, 2).hash, actor="cyril")
-    assert ApprovalService().problem_of(run) == "row 3 was changed"
+    assert ApprovalService().find_audit_problem(run) == "row 3 was changed"
 
 
 def test_what_was_undone_is_counted_for_each_request() -> None:
@@ -224,7 +224,7 @@ def test_what_was_undone_is_counted_for_each_request() -> None:
     first, other = seeds.opened(seeds.snapshot(of), seeds.snapshot(of))
     for act in ("approved", audit.UNDONE):
         audit.append(run=of, actor=None, act=act, subject=f"request {first.id}", detail={})
-    assert (audit.undone(first), audit.undone(other)) == (1, 0)
+    assert (audit.count_undone(first), audit.count_undone(other)) == (1, 0)
 
 
 def rewrite(run: UUID, **changed: str) -> None:
@@ -241,5 +241,5 @@ def forge(run: UUID, seq: int, previous: str, **changed: str) -> None:
     entry = row(run, seq)
     for name, value in changed.items():
         setattr(entry, name, value)
-    entry.hash = audit._digest(vars(entry), previous)
+    entry.hash = audit._compute_digest(vars(entry), previous)
     entry.save()

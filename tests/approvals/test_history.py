@@ -12,7 +12,7 @@ from approvals.decisions.decide import undo
 from approvals.models import Approval, ApprovalOutcome, Vote
 from approvals.people import absences
 from approvals.reads import filters, history
-from approvals.rights.principals import principal_of
+from approvals.rights.principals import find_principal
 from approvals.signed import rows as signed_rows
 from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
@@ -34,7 +34,7 @@ def listed(actor: Actor, *, zone: Any = UTC, **given: str) -> list[str]:
 
 
 def page(actor: Actor, *, zone: Any = UTC, **given: str) -> history.HistoryPage:
-    return history.page(principal_of(actor), filters.read_criteria(given, zone))
+    return history.read_page(find_principal(actor), filters.read_criteria(given, zone))
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_each_reader_gets_what_they_may_read(
 ) -> None:
     assert [len(listed(who)) for who in (ada, admin, cyril)] == [3, 3, 1]
     assert listed(cyril, person="bea") == listed(cyril, outcome="done") == []
-    assert history.page(None, filters.read_criteria({}, UTC)).items == ()
+    assert history.read_page(None, filters.read_criteria({}, UTC)).items == ()
 
 
 def test_an_undone_decision_leaves_the_history(bea: Actor, settings: Any) -> None:
@@ -163,7 +163,7 @@ BEA_AND_EVA = "rules: [{name: Both, quorum: 2, people: [bea, eva]}]"
 def test_each_voter_is_named_and_found(ada: Actor) -> None:
     bea, cora, eva = reviewers("bea", "cora", "eva")
     approval = asked(BEA_AND_EVA)
-    starts = clock.now() - timedelta(days=1)
+    starts = clock.read_time() - timedelta(days=1)
     absences.announce(deputy="cora", starts=starts, ends=starts + timedelta(days=7), actor=bea)
     seeds.decide(approval, cora, reason="in her place")
     seeds.decide(approval, eva)
@@ -181,7 +181,7 @@ def test_each_voter_is_named_and_found(ada: Actor) -> None:
 def test_a_deputy_is_named_and_found_with_the_absent_person(ada: Actor) -> None:
     bea, cora = reviewers("bea", "cora")
     approval = asked("rules: [{name: Only bea, people: [bea]}]")
-    starts = clock.now() - timedelta(days=1)
+    starts = clock.read_time() - timedelta(days=1)
     absences.announce(deputy="cora", starts=starts, ends=starts + timedelta(days=7), actor=bea)
     seeds.decide(approval, cora, "deny", "too much")
     (row,) = page(cora).items
@@ -262,7 +262,7 @@ FILTERS: list[dict[str, str]] = [
 def seeded(count: int) -> None:
     """Add decisions, one a minute before the last, each third with an outcome, and most with a vote of Eva's."""
     made = ("id", "gate", "decided_at", "voted")
-    names = [name for name in signed_rows.names_of(Approval) if name not in made]
+    names = [name for name in signed_rows.list_columns(Approval) if name not in made]
     with connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO approvals_approval ({', '.join((*made, *names))})"
@@ -282,8 +282,8 @@ def seeded(count: int) -> None:
 
 def blocks(actor: Actor, given: dict[str, str]) -> int:
     """Count the blocks that Postgres looks at for one page."""
-    principal, chosen = principal_of(actor), filters.read_criteria(given, UTC)
-    return blocks_of_approvals(lambda: history.page(principal, chosen))
+    principal, chosen = find_principal(actor), filters.read_criteria(given, UTC)
+    return blocks_of_approvals(lambda: history.read_page(principal, chosen))
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from approvals.models import Approval
 from approvals.reads import inbox, pending_ages
 from approvals.reads.inbox import View
 from approvals.reads.orders import Grouping, Order, Sort
-from approvals.rights.principals import Principal, principal_of
+from approvals.rights.principals import Principal, find_principal
 from approvals.signed import rows
 from runtime.ports.access import Actor
 from tests.support import seeds
@@ -25,7 +25,7 @@ SEARCHES = ["", "claimed:me", "handed:me", "kind:question", "tool:rare", "risk:l
 
 def seeded(count: int) -> None:
     """Add pending requests, one due each second; of the first, one of a thousand is of a run of Ada's."""
-    names = {*rows.names_of(Approval)} - {"id", "gate", "expires_at", "created_at", "requester"}
+    names = {*rows.list_columns(Approval)} - {"id", "gate", "expires_at", "created_at", "requester"}
     names -= {"origin", "excluded"}
     same = ", ".join(sorted(names))
     with connection.cursor() as cursor:
@@ -43,7 +43,7 @@ def seeded(count: int) -> None:
 
 def closed(count: int) -> None:
     """Add closed requests of Ada's and Cyril's in turn."""
-    names = {*rows.names_of(Approval)} - {"id", "gate", "requester", "status"}
+    names = {*rows.list_columns(Approval)} - {"id", "gate", "requester", "status"}
     same = ", ".join(sorted(names - {"decided_at", "reason"}))
     with connection.cursor() as cursor:
         cursor.execute(
@@ -59,7 +59,7 @@ def closed(count: int) -> None:
 def costs(who: str, principal: Principal | None, item: Any) -> dict[str, int]:
     """Return the blocks of the numbers, and of each order of the lists."""
     views = [(view, q) for view, q in product(View, SEARCHES)]
-    found = {f"{who} numbers": blocks_of_approvals(lambda: inbox.counts(principal, views))}
+    found = {f"{who} numbers": blocks_of_approvals(lambda: inbox.count_requests(principal, views))}
     found[f"{who} at high risk"] = blocks_of_approvals(
         lambda: inbox.read_important_and_doubts(principal, doubts=True)
     )
@@ -67,8 +67,12 @@ def costs(who: str, principal: Principal | None, item: Any) -> dict[str, int]:
         order = Order(sort=sort, group=group)
         for view in View:
             key = f"{who} {view} {sort} {group}"
-            found[key] = blocks_of_approvals(lambda: inbox.page(principal, view=view, order=order))  # noqa: B023
-        around = blocks_of_approvals(lambda: inbox.previous_and_next(principal, item, order=order))  # noqa: B023
+            found[key] = blocks_of_approvals(
+                partial(inbox.read_page, principal, view=view, order=order)
+            )
+        around = blocks_of_approvals(
+            partial(inbox.find_previous_and_next, principal, item, order=order)
+        )
         found[f"{who} around {sort} {group}"] = around
     return found
 
@@ -81,13 +85,13 @@ def test_the_inbox_costs_the_same_beside_more_requests(
         # Dead rows that other tests left are read too.
         cursor.execute("TRUNCATE approvals_approval CASCADE")
     seeds.pending(requester="eva", risk="low")
-    (approval,) = inbox.page(principal_of(bea), view=View.MINE).items
+    (approval,) = inbox.read_page(find_principal(bea), view=View.MINE).items
     made = list[dict[str, int]]()
     for add in (partial(seeded, 8_000), partial(seeded, 40_000), partial(closed, 8_000)):
         add()
         made.append({"ages": blocks_of_approvals(pending_ages.count_pending)})
         for who in READERS:
-            made[-1] |= costs(who, principal_of(Actor(person=who)), approval)
+            made[-1] |= costs(who, find_principal(Actor(person=who)), approval)
     few, *more = made
     for many in more:
         grown = {key: (few[key], cost) for key, cost in many.items() if cost > 1.5 * few[key] + 20}
@@ -106,11 +110,11 @@ def test_numbers_of_a_long_list_say_that_it_was_not_read_to_its_end(
         for number, risk in enumerate(["high", "low", "high", "low"], 1)
     ]
     mine = [(View.MINE, q) for q in ("risk:low", "claimed:me", "nowhere", "kind:none")]
-    found = inbox.counts(principal_of(bea), mine)
+    found = inbox.count_requests(find_principal(bea), mine)
     assert (found.mine, found.by_search) == (4, ("1+", "0", "0+", None))
     by_risk = Order(sort=Sort.RISK, group=Grouping.RISK)
-    page = inbox.page(principal_of(bea), view=View.MINE, order=by_risk)
+    page = inbox.read_page(find_principal(bea), view=View.MINE, order=by_risk)
     assert [approval.risk for approval in page.items] == ["high", "high", "low"]
     assert page.items[0].id == soon.id
     monkeypatch.setattr(pending_ages, "WINDOW", 5)
-    assert inbox.counts(principal_of(bea), mine).by_search == ("2", "0", "0", None)
+    assert inbox.count_requests(find_principal(bea), mine).by_search == ("2", "0", "0", None)

@@ -69,10 +69,10 @@ def text_of(mail: Message) -> str:
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Moves the clock of the notices."""
-    real = clock.now
+    real = clock.read_time
 
     def move(by: timedelta) -> None:
-        monkeypatch.setattr(clock, "now", lambda: real() + by)
+        monkeypatch.setattr(clock, "read_time", lambda: real() + by)
 
     return move
 
@@ -170,8 +170,8 @@ def test_a_requester_is_mailed_about_ended_runs_and_released_texts_only_of_their
     Approval.objects.filter(pk=changed.pk).update(args='["$secret"')  # by a program, in Postgres
     done, others = seeds.run(), seeds.run(requester="cyril")
     old = seeds.run()
-    Run.objects.filter(id__in=[done, others]).update(status="completed", ended_at=clock.now())
-    Run.objects.filter(id=old).update(ended_at=clock.now() - timedelta(minutes=1))
+    Run.objects.filter(id__in=[done, others]).update(status="completed", ended_at=clock.read_time())
+    Run.objects.filter(id=old).update(ended_at=clock.read_time() - timedelta(minutes=1))
     mailed(sink)
     mails = [mail for mail in sink.mails if mail["To"] == "ada@example.com"]
     assert [mail["Subject"] for mail in mails] == [FIRST, "2 of your runs have news"]
@@ -180,7 +180,7 @@ def test_a_requester_is_mailed_about_ended_runs_and_released_texts_only_of_their
     assert f"a text for you was released\nhttps://desk.example/runs/{told.run_id}/\n" in body
     assert "canary" not in body
     last = seeds.run()
-    Run.objects.filter(id=last).update(status="failed", ended_at=clock.now())
+    Run.objects.filter(id=last).update(status="failed", ended_at=clock.read_time())
     assert mailed(sink) == []  # until ten minutes have passed
     later(timedelta(minutes=11))
     assert mailed(sink) == ["1 of your runs has news"]
@@ -270,7 +270,7 @@ def test_a_refused_address_is_noted_and_stops_no_other_mail(sink: Sink) -> None:
     send_notices()
     assert "no such person" in channels.find_channels("dan")[0].problem
     waits = OutboxMessage.objects.filter(destination=channel, body__isnull=False).get()
-    assert waits.next_at > clock.now() + timedelta(minutes=59)
+    assert waits.next_at > clock.read_time() + timedelta(minutes=59)
     seeds.pending()
     send_notices()
     assert [mail["To"] for mail in sink.mails] == ["bea@example.com"]
@@ -408,7 +408,7 @@ def at_berlin(monkeypatch: pytest.MonkeyPatch, hour: int, minute: int = 0, days:
     """Set the clock of the notices to this time of a later day in Berlin."""
     day = datetime.now(BERLIN) + timedelta(days=days)
     moment = day.replace(hour=hour, minute=minute, second=0, microsecond=0)
-    monkeypatch.setattr(clock, "now", lambda: moment.astimezone(UTC))
+    monkeypatch.setattr(clock, "read_time", lambda: moment.astimezone(UTC))
 
 
 @pytest.mark.parametrize("urgent_at_night", [True, False])
@@ -438,11 +438,11 @@ def test_a_digest_collects_news_that_are_not_urgent(
     for _ in range(2):
         seeds.pending(risk=Risk.LOW)
     next_at = began_at.astimezone(UTC) + timedelta(days=1)
-    monkeypatch.setattr(clock, "now", lambda: next_at - timedelta(minutes=1))
+    monkeypatch.setattr(clock, "read_time", lambda: next_at - timedelta(minutes=1))
     assert mailed(sink) == []
     seeds.pending()
     assert mailed(sink) == ["1 request waits for you, urgent"]
-    monkeypatch.setattr(clock, "now", lambda: next_at + timedelta(minutes=15))
+    monkeypatch.setattr(clock, "read_time", lambda: next_at + timedelta(minutes=15))
     assert mailed(sink) == ["2 requests wait for you"]
 
 

@@ -14,11 +14,11 @@ from approvals.errors import TamperedWith
 from approvals.models import Approval, Token
 from approvals.port.adapter import ApprovalService
 from approvals.reads import inbox
-from approvals.reads.approval_views import approval
+from approvals.reads.approval_views import read_approval
 from approvals.requests import verification
 from approvals.rights import approval_rights
 from approvals.rights.access import AccessService
-from approvals.rights.principals import ALL_SCOPES, Scope, principal_of
+from approvals.rights.principals import ALL_SCOPES, Scope, find_principal
 from approvals.signed import rows as signed_rows
 from runtime.core.values.enums import Decision, Risk, Verdict
 from runtime.errors import Forbidden
@@ -51,7 +51,7 @@ def refusal(actor: Actor, scope: str) -> str | None:
 
 def readable(actor: Actor) -> list[str]:
     """The requesters of the runs that the actor may read."""
-    found = Run.objects.filter(access.readable_runs(actor)).order_by("requester")
+    found = Run.objects.filter(access.select_readable_runs(actor)).order_by("requester")
     return list(found.values_list("requester", flat=True))
 
 
@@ -81,7 +81,7 @@ def test_a_disabled_person_may_do_and_read_nothing(ada: Actor, bea: Actor, admin
     for actor in (ada, token, admin, revoked):
         assert all(refusal(actor, scope) == "not_eligible" for scope in ALL_SCOPES)
         assert readable(actor) == []
-        assert not access.reads_continuations(actor)
+        assert not access.may_read_continuations(actor)
         assert not access.may_cancel(actor, "ada")
 
 
@@ -91,7 +91,9 @@ def test_requester_reviewers_and_admins_read_a_run(cast: dict[str, Actor]) -> No
     seeds.run(requester="cyril")  # no reviewer was asked about it
     found = {name: readable(actor) for name, actor in cast.items()}
     assert found == {"ada": ["ada"], "bea": ["ada"], "cyril": ["cyril"], "admin": ["ada", "cyril"]}
-    assert [name for name, actor in cast.items() if access.reads_continuations(actor)] == ["admin"]
+    assert [name for name, actor in cast.items() if access.may_read_continuations(actor)] == [
+        "admin"
+    ]
 
 
 def test_an_admin_by_token_needs_the_scope_of_admins(cast: dict[str, Actor]) -> None:
@@ -99,7 +101,7 @@ def test_an_admin_by_token_needs_the_scope_of_admins(cast: dict[str, Actor]) -> 
     without = seeds.bearer(cast["admin"], *(ALL_SCOPES - {Scope.ADMIN}))
     for actor, runs in ((without, []), (seeds.bearer(cast["admin"], *ALL_SCOPES), ["ada"])):
         assert readable(actor) == runs
-        assert access.reads_continuations(actor) is bool(runs)
+        assert access.may_read_continuations(actor) is bool(runs)
         assert access.may_cancel(actor, "ada") is bool(runs)
     assert readable(seeds.bearer(cast["bea"], *ALL_SCOPES)) == []  # the scope makes no admin
 
@@ -111,16 +113,16 @@ def test_lists_find_the_people_whom_a_request_excludes(bea: Actor, excluded: obj
     """For each value of the column, a request is in exactly one of the lists of a reviewer."""
     row = seeds.pending()
     Approval.objects.filter(pk=row.pk).update(excluded=Value(excluded, JSONField()))
-    principal = principal_of(bea)
+    principal = find_principal(bea)
     rows = Approval.objects.filter(status=Approval.Status.PENDING)
-    own = rows.filter(approval_rights.undecidable_requests(principal)).exists()
+    own = rows.filter(approval_rights.match_undecidable_requests(principal)).exists()
     assert own is (isinstance(excluded, list) and "bea" in excluded)
-    assert rows.filter(approval_rights.decidable_requests(principal)).exists() is not own
+    assert rows.filter(approval_rights.match_decidable_requests(principal)).exists() is not own
 
 
 def test_an_index_finds_the_requests_that_exclude_a_reviewer(bea: Actor) -> None:
     seeds.pending()
-    names = [name for name in signed_rows.names_of(Approval) if name not in ("id", "gate")]
+    names = [name for name in signed_rows.list_columns(Approval) if name not in ("id", "gate")]
     with connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO approvals_approval (id, gate, {', '.join(names)})"
@@ -129,7 +131,8 @@ def test_an_index_finds_the_requests_that_exclude_a_reviewer(bea: Actor) -> None
         )
         cursor.execute("ANALYZE approvals_approval")
     plan = Approval.objects.filter(
-        approval_rights.undecidable_requests(principal_of(bea)), status=Approval.Status.PENDING
+        approval_rights.match_undecidable_requests(find_principal(bea)),
+        status=Approval.Status.PENDING,
     ).explain()
     assert "approval_excluded_others" in plan
     assert "approval_own_pending" in plan
@@ -143,8 +146,10 @@ def test_a_person_in_the_origin_before_the_gate_cannot_decide(bea: Actor) -> Non
     run = seeds.run()
     Run.objects.filter(pk=run).update(origin=["ada", "bea"])
     (request,) = seeds.opened(seeds.snapshot(run))
-    assert approval(request.id, actor=bea).origin == ("ada", "bea")
-    assert inbox.counts(principal_of(bea)) == inbox.Counts(mine=0, in_doubt=0, for_others=1)
+    assert read_approval(request.id, actor=bea).origin == ("ada", "bea")
+    assert inbox.count_requests(find_principal(bea)) == inbox.Counts(
+        mine=0, in_doubt=0, for_others=1
+    )
     with pytest.raises(Forbidden) as caught:
         seeds.decide(request, bea)
     assert caught.value.code == "origin"
@@ -174,7 +179,7 @@ def test_the_sealed_origin_may_not_decide(ada: Actor, monkeypatch: pytest.Monkey
     Approval.objects.filter(pk=request.pk).update(origin=[], excluded=[])
     with pytest.raises(TamperedWith):
         seeds.decide(request, ada, reason="ok")
-    monkeypatch.setattr(verification, "fault", lambda row: None)
+    monkeypatch.setattr(verification, "find_fault", lambda row: None)
     seeds.decide(request, ada, reason="ok")
     Approval.objects.filter(pk=request.pk).update(origin=request.origin, excluded=request.excluded)
     decision = Decision(verdict=Verdict.APPROVE, by="ada", reason="ok")

@@ -143,7 +143,7 @@ def test_a_trial_that_cannot_end_fails_with_the_reason(
 ) -> None:
     sent: list[tuple[UUID, str]] = []
     monkeypatch.setattr(broker, "send_all", sent.extend)
-    monkeypatch.setattr(broker, "queues_with_room", lambda: frozenset(broker.QUEUES))
+    monkeypatch.setattr(broker, "list_queues_with_room", lambda: frozenset(broker.QUEUES))
     monkeypatch.setattr(prompt_trials, "LOOK_SECONDS", 0.01)
     ended_run(shop)
     lost = trials.ask(NAME, 1, 1, actor=ADMIN).stored.id
@@ -242,7 +242,7 @@ def test_nothing_of_an_erased_run_is_kept(shop: Shop, own: Any) -> None:
     assert not TRIALS.save(own, trial, of=[run], runs=[run], result="[]")  # erased meanwhile
     with transaction.atomic():
         PromptTrial.objects.update(runs=[run])  # it was written while the run was erased
-        TRIALS.prune(pool.djangos())
+        TRIALS.prune(pool.use_django_connection())
         assert not PromptTrial.objects.exists()
         transaction.set_rollback(True)
     with transaction.atomic():

@@ -28,7 +28,7 @@ from runtime.control.forks import fork
 from runtime.control.kill_switches import engage
 from runtime.control.verification import verify
 from runtime.core.values.enums import GateKind
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 from runtime.errors import InvalidInput
 from runtime.execution.jobs.prompt_trials import STOPPED, TriedRun, try_each
 from runtime.execution.jobs.replays import replay
@@ -184,7 +184,7 @@ def test_a_run_keeps_the_prompts_of_its_start_also_for_agents_that_begin_later(
     prompt_versions.confirm(NAME, 1, actor=None)
     assert told(shop.start()) == [(1, "Serve A-1.!")]
     found = replay(
-        pool.in_transaction,
+        pool.join_transaction,
         run,
         handler=shop.agents,
         approvals=ApprovalService(),
@@ -201,8 +201,8 @@ def test_agents_of_one_run_agree_about_a_version_that_is_confirmed_at_their_time
     prompt_versions.propose(NAME, number, actor=None)
     with transaction.atomic():
         prompt_versions.confirm(NAME, number, actor=None)
-        at = clock.now()
-        begun = in_thread(lambda: found.append(StoredPrompts().in_production(NAME, at)))
+        at = clock.read_time()
+        begun = in_thread(lambda: found.append(StoredPrompts().find_in_production(NAME, at)))
         wait_until_blocked()
     begun.join(60)
     assert [one.number for one in found] == [number]
@@ -227,18 +227,18 @@ def test_another_admin_puts_a_version_in_production(office: None) -> None:
     seeds.person("anne", Group.ADMINS)
     number = prompt_versions.save(NAME, SECOND, note="Kinder", actor=ADMIN)
     assert prompt_versions.save(NAME, SECOND + "\r\n", actor=ANNE) == number
-    prompt_versions.label(NAME, "staging", number, actor=ADMIN)
+    prompt_versions.label_version(NAME, "staging", number, actor=ADMIN)
     prompt_versions.propose(NAME, number, actor=ADMIN)
     for other in (ADMIN, Actor(person="bea"), Actor(person="cyril")):
         with pytest.raises(PromptRefused):
             prompt_versions.confirm(NAME, number, actor=other)
-    assert prompt_list.prompt(NAME).production == 0
-    problem = prompt_versions.problem_of
-    assert problem(NAME, number, sha256_of(SECOND)) is problem(NAME, 0, "any") is None
-    assert problem(NAME, number, sha256_of(FIRST)) == "it has another text"
+    assert prompt_list.read_prompt(NAME).production == 0
+    problem = prompt_versions.find_text_fault
+    assert problem(NAME, number, hash_value(SECOND)) is problem(NAME, 0, "any") is None
+    assert problem(NAME, number, hash_value(FIRST)) == "it has another text"
     assert problem(NAME, number + 1, "") == "there is no such version"
     prompt_versions.confirm(NAME, number, actor=ANNE)
-    shown = prompt_list.prompt(NAME)
+    shown = prompt_list.read_prompt(NAME)
     assert (shown.production, shown.text(number).labels) == (number, ("production", "staging"))
     for act in (prompt_versions.confirm, prompt_versions.withdraw, prompt_versions.propose):
         with pytest.raises(PromptRefused):
@@ -246,7 +246,7 @@ def test_another_admin_puts_a_version_in_production(office: None) -> None:
     with pytest.raises(UnknownPrompt):
         prompt_versions.propose(NAME, number + 1, actor=ANNE)
     with pytest.raises(InvalidInput, match="set by a proposal"):
-        prompt_versions.label(NAME, "production", number, actor=ADMIN)
+        prompt_versions.label_version(NAME, "production", number, actor=ADMIN)
     assert [one.act for one in shown.acts] == ["confirmed", "proposed", "labelled", "saved"]
 
 
@@ -257,7 +257,7 @@ def test_the_only_admins_proposal_waits_a_day_and_can_be_withdrawn(
     prompt_versions.propose(NAME, number, actor=ADMIN)
     with pytest.raises(PromptRefused):
         prompt_versions.confirm(NAME, number, actor=ADMIN)
-    now = clock.now()
+    now = clock.read_time()
 
     def at(hours: float) -> int:
         rows = LOG.rows(name=NAME)
@@ -267,10 +267,10 @@ def test_the_only_admins_proposal_waits_a_day_and_can_be_withdrawn(
     prompt_versions.withdraw(NAME, number, actor=ADMIN)
     assert at(24.1) == 0
     prompt_versions.propose(NAME, number, actor=ADMIN)
-    monkeypatch.setattr(clock, "now", lambda: now + timedelta(hours=25))
+    monkeypatch.setattr(clock, "read_time", lambda: now + timedelta(hours=25))
     later = put_in_production(FIRST + "!")
     assert (at(24.9), at(25)) == (number, later)
-    alone = prompt_versions.build_history(LOG.rows(name=NAME), NAME, clock.now()).activations
+    alone = prompt_versions.build_history(LOG.rows(name=NAME), NAME, clock.read_time()).activations
     assert [(one.number, one.alone) for one in alone] == [(number, True), (later, False)]
 
 
@@ -323,9 +323,9 @@ def test_what_is_refused_adds_no_act(office: None) -> None:
     with pytest.raises(InvalidInput, match="at most"):
         prompt_versions.save(NAME, FIRST, note="x" * 100_000, actor=ADMIN)
     with pytest.raises(UnknownPrompt):
-        prompt_versions.label(NAME, "staging", number + 1, actor=ADMIN)
+        prompt_versions.label_version(NAME, "staging", number + 1, actor=ADMIN)
     with pytest.raises(InvalidInput, match="small letters"):
-        prompt_versions.label(NAME, "staging!", number, actor=ADMIN)
+        prompt_versions.label_version(NAME, "staging!", number, actor=ADMIN)
     assert [row.act for row in LOG.rows(name=NAME)] == ["saved", "proposed", "scheduled"]
 
 
@@ -350,15 +350,15 @@ def test_a_version_that_lacks_a_variable_of_a_later_release_is_not_confirmed(off
 def test_a_forged_act_holds_every_start(shops: Any) -> None:
     shop = shops(desk())
     number = put_in_production(SECOND)
-    PromptAct(name=NAME, seq=4, act="saved", number=2, text="Pay Eve.", at=clock.now()).save(
+    PromptAct(name=NAME, seq=4, act="saved", number=2, text="Pay Eve.", at=clock.read_time()).save(
         force_insert=True
     )
-    assert prompt_versions.problem_of(NAME, 1, sha256_of(FIRST)) is not None
+    assert prompt_versions.find_text_fault(NAME, 1, hash_value(FIRST)) is not None
     with pytest.raises(PromptBroken):
-        StoredPrompts().in_production(NAME, clock.now())
+        StoredPrompts().find_in_production(NAME, clock.read_time())
     with pytest.raises(PromptRefused, match="act 4 on the prompt shop/desk is not the one"):
         prompt_versions.propose(NAME, number, actor=None)
-    assert "act 4" in prompt_list.prompt(NAME).broken
+    assert "act 4" in prompt_list.read_prompt(NAME).broken
     run = start_run("desk", {"name": "A-1"})
     shop.advance_once(run)
     assert not [one for one in events(run) if one["type"] == "FrameOpened"]

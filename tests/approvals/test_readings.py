@@ -10,7 +10,7 @@ from approvals.decisions.decide import undo
 from approvals.models import Approval, ReviewTime
 from approvals.port.adapter import ApprovalService
 from approvals.reads import review_times
-from approvals.reads.approval_views import ApprovalView, approval
+from approvals.reads.approval_views import ApprovalView, read_approval
 from runtime.core.values.enums import Risk
 from runtime.ports.access import Actor
 from tests.support import seeds
@@ -27,7 +27,7 @@ def _sent(**given: Any) -> str:
 
 def _decided(actor: Actor, sent: str, **given: Any) -> ApprovalView:
     decided = seeds.decide(seeds.pending(risk=Risk.MEDIUM, args=LONG, **given), actor)
-    review_times.record(decided, review_times.measured(sent), actor)
+    review_times.record_reading(decided, review_times.parse_measurement(sent), actor)
     return decided
 
 
@@ -44,7 +44,7 @@ def _decided(actor: Actor, sent: str, **given: Any) -> ApprovalView:
 def test_a_decision_is_considered_once_its_words_could_be_read(
     bea: Actor, sent: str, considered: bool
 ) -> None:
-    found = review_times.of(_decided(bea, sent), "bea")
+    found = review_times.find_review_time(_decided(bea, sent), "bea")
     assert found
     assert found.reading_ms > 300 * review_times.MS_PER_WORD
     assert found.considered is considered
@@ -67,7 +67,7 @@ def test_a_decision_is_considered_once_its_words_could_be_read(
     ],
 )
 def test_anything_else_counts_as_not_measured(bea: Actor, sent: str) -> None:
-    assert review_times.of(_decided(bea, sent), "bea") is None
+    assert review_times.find_review_time(_decided(bea, sent), "bea") is None
 
 
 def test_values_are_bounded_by_the_request(bea: Actor) -> None:
@@ -87,9 +87,9 @@ def test_an_undo_is_counted_and_retention_deletes_the_row(bea: Actor, settings: 
     settings.SIGNOFF_UNDO_SECONDS = 600
     decided = _decided(bea, _sent())
     undo(approval_id=decided.id, actor=bea)
-    assert review_times.of(decided, "bea") is None
+    assert review_times.find_review_time(decided, "bea") is None
     again = seeds.decide(Approval.objects.get(), bea)
-    review_times.record(again, review_times.measured(_sent(visible=1)), bea)
+    review_times.record_reading(again, review_times.parse_measurement(_sent(visible=1)), bea)
     found = ReviewTime.objects.get()
     assert (found.undone, found.considered) == (1, False)
     ApprovalService().erase(run=decided.run, at=found.opened_at, head="mac:")
@@ -104,7 +104,7 @@ def test_a_decision_stands_though_its_reading_cannot_be_stored(
 
     monkeypatch.setattr(type(ReviewTime.objects), "bulk_create", fails)
     decided = _decided(bea, _sent())
-    assert approval(decided.id, actor=bea).status == "approved"
+    assert read_approval(decided.id, actor=bea).status == "approved"
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
 
@@ -113,12 +113,12 @@ def test_the_share_is_that_of_a_team(bea: Actor, monkeypatch: pytest.MonkeyPatch
     dan = seeds.person("dan", *seeds.GROUPS["bea"])
     for at in range(review_times.LEAST - 1):
         _decided(bea, _sent(visible=60_000 if at % 2 else 1))
-    assert review_times.share().considered is None
+    assert review_times.compute_team_share().considered is None
     _decided(bea, _sent())
-    assert review_times.share().considered is None  # of one person
+    assert review_times.compute_team_share().considered is None  # of one person
     _decided(dan, _sent())
-    found = review_times.share()
+    found = review_times.compute_team_share()
     assert (found.decisions, found.considered) == (21, 11)
     assert found.visible.total_seconds() == 60
     monkeypatch.setattr(review_times, "LEAST", 22)
-    assert review_times.share().considered is None
+    assert review_times.compute_team_share().considered is None

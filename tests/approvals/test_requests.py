@@ -20,17 +20,17 @@ from approvals.errors import NotFound, TamperedWith
 from approvals.models import Approval, AuditEntry, ToolSchema
 from approvals.reads import approval_views as queries
 from approvals.reads import filters, inbox
-from approvals.reads.approval_views import approval
+from approvals.reads.approval_views import read_approval
 from approvals.reads.inbox import View
 from approvals.requests import snapshot, verification
 from approvals.rights import access
-from approvals.rights.principals import principal_of
+from approvals.rights.principals import find_principal
 from approvals.signed import audit
 from approvals.web.api.requests import router
 from runtime.control.verification import verify
 from runtime.core.run.continuation import MAX_REFUSALS
 from runtime.core.values.enums import Risk
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 from runtime.errors import InvalidInput
 from runtime.models import Run
 from runtime.ports.access import Actor
@@ -49,24 +49,24 @@ def test_the_inbox_lists_decidable_requests_by_deadline(ada: Actor, bea: Actor) 
     seeds.decide(seeds.pending(requester="cyril"), bea)
     doubt = seeds.in_doubt(requester="cyril")
 
-    principal = principal_of(bea)
-    mine = inbox.page(principal, view=View.MINE)
+    principal = find_principal(bea)
+    mine = inbox.read_page(principal, view=View.MINE)
     assert [item.id for item in mine.items] == [soon.id, late.id, never.id]
     assert mine.items[0].sentence == soon.sentence
-    assert [item.id for item in inbox.in_doubt(principal)] == [doubt.id]
-    assert inbox.counts(principal) == inbox.Counts(mine=4, in_doubt=1, for_others=0)
+    assert [item.id for item in inbox.list_in_doubt(principal)] == [doubt.id]
+    assert inbox.count_requests(principal) == inbox.Counts(mine=4, in_doubt=1, for_others=0)
     assert mine.next is None
     ids = [None, soon.id, late.id, never.id, None]
     for number, item in enumerate(mine.items):
-        assert inbox.previous_and_next(principal, item) == (ids[number], ids[number + 2])
+        assert inbox.find_previous_and_next(principal, item) == (ids[number], ids[number + 2])
 
-    own = inbox.page(principal_of(ada), view=View.MINE)
+    own = inbox.read_page(find_principal(ada), view=View.MINE)
     assert [item.id for item in own.items] == [soon.id, never.id]
-    assert inbox.counts(principal_of(ada)).for_others == 1
-    denial = queries.approval(late.id, actor=ada).denial
+    assert inbox.count_requests(find_principal(ada)).for_others == 1
+    denial = queries.read_approval(late.id, actor=ada).denial
     assert denial is not None
     assert denial.code == "requester"
-    assert queries.approval(late.id, actor=bea).denial is None
+    assert queries.read_approval(late.id, actor=bea).denial is None
 
 
 def test_unknown_risks_hide_no_request(ada: Actor, bea: Actor, cyril: Actor, admin: Actor) -> None:
@@ -80,12 +80,14 @@ def test_unknown_risks_hide_no_request(ada: Actor, bea: Actor, cyril: Actor, adm
     Approval.objects.filter(pk=request.pk).update(risk="nothing")
     people = (ada, bea, cyril, admin, Actor(person="stranger"))
     for view, seen in ((View.MINE, [bea]), (View.OTHERS, [ada, admin])):
-        pages = {actor: inbox.page(principal_of(actor), view=view).items for actor in people}
+        pages = {actor: inbox.read_page(find_principal(actor), view=view).items for actor in people}
         assert [actor for actor in people if pages[actor]] == seen
         assert all(pages[actor][0].tampered for actor in seen)
-    assert inbox.counts(principal_of(cyril)) == inbox.Counts(mine=0, in_doubt=0, for_others=0)
-    assert Run.objects.filter(access.AccessService().readable_runs(bea)).exists()
-    assert not Run.objects.filter(access.AccessService().readable_runs(cyril)).exists()
+    assert inbox.count_requests(find_principal(cyril)) == inbox.Counts(
+        mine=0, in_doubt=0, for_others=0
+    )
+    assert Run.objects.filter(access.AccessService().select_readable_runs(bea)).exists()
+    assert not Run.objects.filter(access.AccessService().select_readable_runs(cyril)).exists()
     client = Client()
     client.force_login(User.objects.get(username="bea"))
     for path in ("/inbox/", f"/a/{request.id}/"):
@@ -102,9 +104,9 @@ def test_unknown_risks_hide_no_request(ada: Actor, bea: Actor, cyril: Actor, adm
 )
 def test_a_parameter_that_cannot_be_is_refused_by_name(bea: Actor, field: str, value: Any) -> None:
     with pytest.raises(InvalidInput) as caught:
-        queries.approvals(bea, **{field: value})
+        queries.list_approvals(bea, **{field: value})
     assert caught.value.field == field
-    assert queries.approvals(bea, limit=200).items == ()
+    assert queries.list_approvals(bea, limit=200).items == ()
 
 
 @pytest.mark.parametrize("rows", [1, 40])
@@ -114,9 +116,9 @@ def test_reading_takes_the_same_queries_for_any_number_of_rows(
     of = seeds.run()
     approvals = seeds.opened(*(seeds.snapshot(of) for _ in range(rows)))
     with django_assert_num_queries(1):  # besides that of rights, which takes no ORM
-        queries.approvals(bea)
+        queries.list_approvals(bea)
     with django_assert_num_queries(1):
-        queries.approval(approvals[0].id, actor=bea)
+        queries.read_approval(approvals[0].id, actor=bea)
 
 
 # The filter of the inbox: input is only ever text
@@ -159,7 +161,7 @@ def made() -> dict[str, UUID]:
     ],
 )
 def test_a_filter_finds(made: dict[str, UUID], q: str, names: set[str]) -> None:
-    found = Approval.objects.filter(filters.condition(q)).values_list("pk", flat=True)
+    found = Approval.objects.filter(filters.build_condition(q)).values_list("pk", flat=True)
     assert set(found) == {made[name] for name in names}
 
 
@@ -301,7 +303,7 @@ def test_a_request_is_the_picture_word_for_word(bea: Actor) -> None:
 
     assert json.loads(request.args) == args
     assert list(json.loads(request.args)) == list(args)  # in the model's order
-    assert json.loads(snapshot.text_of(request.schema)) == shown.schema
+    assert json.loads(snapshot.read_schema_text(request.schema)) == shown.schema
     assert tuple(request.path) == shown.path
     for name in ("frame", "call", "tool", "effect", "risk", "sentence", "action_digest"):
         assert getattr(request, name) == getattr(shown, name)
@@ -316,9 +318,9 @@ def test_a_request_is_stored_without_redundant_parts() -> None:
     returned = {"type": "object", "title": "Mail"}
     request = seeds.pending(result_schema=returned)
     assert request.args == compact(seeds.ARGS)
-    assert snapshot.text_of(request.schema) == compact(seeds.SCHEMA)
+    assert snapshot.read_schema_text(request.schema) == compact(seeds.SCHEMA)
     assert str(request.result_schema).startswith("sha256:")
-    assert snapshot.text_of(str(request.result_schema)) == compact(returned)
+    assert snapshot.read_schema_text(str(request.result_schema)) == compact(returned)
     assert seeds.in_doubt(result_schema=returned).result_schema == compact(returned)
 
 
@@ -346,7 +348,7 @@ def test_a_gate_follows_the_claims_audit_row(
     def ask(*_: Any) -> Any:
         raise AssertionError("Postgres was asked")
 
-    monkeypatch.setattr(open_requests, "last_audit_row", ask)
+    monkeypatch.setattr(open_requests, "read_last_audit_row", ask)
     run = office.start()
     assert office.approve(run).status == "completed"
     assert audit.verify(run) == 2
@@ -354,8 +356,8 @@ def test_a_gate_follows_the_claims_audit_row(
 
 def test_ids_of_requests_are_in_the_order_of_their_time_and_differ() -> None:
     late, shown = seeds.moment(0), seeds.snapshot(uuid4())
-    ids = [snapshot.row(shown, late).id for _ in range(100)]
-    assert snapshot.row(shown, late - timedelta.resolution).id < min(ids)
+    ids = [snapshot.build_request(shown, late).id for _ in range(100)]
+    assert snapshot.build_request(shown, late - timedelta.resolution).id < min(ids)
     assert {(one.version, one.variant) for one in ids} == {(7, RFC_4122)}
     assert len(set(ids)) == 100
     # Its time, version and variant apart, each bit is drawn.
@@ -410,9 +412,9 @@ def fresh() -> None:
 
 def test_two_requests_of_a_tool_share_its_schema(fresh: None, bea: Actor) -> None:
     found = [seeds.pending() for _ in range(2)]
-    assert {one.schema for one in found} == {sha256_of(seeds.SCHEMA)}
+    assert {one.schema for one in found} == {hash_value(seeds.SCHEMA)}
     assert [json.loads(row.body) for row in ToolSchema.objects.all()] == [seeds.SCHEMA]
-    assert approval(found[0].id, actor=bea).schema == seeds.SCHEMA
+    assert read_approval(found[0].id, actor=bea).schema == seeds.SCHEMA
 
 
 @pytest.mark.parametrize("body", [None, "{}", "[" * 100_000])
@@ -422,8 +424,8 @@ def test_a_request_without_schema_is_not_decided(fresh: None, bea: Actor, body: 
         ToolSchema.objects.all().delete()
     else:
         ToolSchema.objects.update(body=body)
-    assert "schema" in (verification.fault(request) or "")
-    assert approval(request.id, actor=bea).schema is None
+    assert "schema" in (verification.find_fault(request) or "")
+    assert read_approval(request.id, actor=bea).schema is None
     with pytest.raises(TamperedWith):
         seeds.decide(request, bea)
 

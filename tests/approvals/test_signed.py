@@ -115,12 +115,12 @@ def sign_for_another_log() -> None:
 
 def sign_with_the_key_of_decisions() -> None:
     row = _unsigned()
-    _insert(row, signatures.sign(purposes.DECISIONS, rows.text_of(row)))
+    _insert(row, signatures.sign(purposes.DECISIONS, rows.build_signed_text(row)))
 
 
 def name_an_unknown_key() -> None:
     row = _unsigned()
-    signature = signatures.sign(purposes.RIGHTS, rows.text_of(row))
+    signature = signatures.sign(purposes.RIGHTS, rows.build_signed_text(row))
     _insert(row, signatures.Signature(hex=signature.hex, key_id="unknown"))
 
 
@@ -151,17 +151,17 @@ def test_a_forged_log_is_never_read(attack: Callable[[], None]) -> None:
 
 
 def test_acts_are_read_again_when_there_are_more_of_them() -> None:
-    assert len(LOG.recent_rows(name=NAME)[0]) == 3
+    assert len(LOG.read_recent_rows(name=NAME)[0]) == 3
     LOG.append("saved", by="admin", name=NAME, number=4, text="four")
-    assert [row.text for row in LOG.recent_rows(name=NAME)[0]] == [*TEXTS, "four"]
+    assert [row.text for row in LOG.read_recent_rows(name=NAME)[0]] == [*TEXTS, "four"]
     _copy(1, name=NAME, seq=5)
     with pytest.raises(LogBroken):
-        LOG.recent_rows(name=NAME)
+        LOG.read_recent_rows(name=NAME)
 
 
 def test_the_acts_on_each_subject_are_remembered_apart() -> None:
     for name in (NAME, OTHER):
-        assert [row.name for row in LOG.recent_rows(name=name)[0]] == [name] * 3
+        assert [row.name for row in LOG.read_recent_rows(name=name)[0]] == [name] * 3
 
 
 def test_of_two_acts_with_one_number_the_second_is_refused() -> None:

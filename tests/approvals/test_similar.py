@@ -13,8 +13,8 @@ from approvals.reads.similar import (
     MAX_EDITS,
     ArgumentDifference,
     ComparedArgument,
-    blocks,
-    compared,
+    compare_arguments,
+    find_equal_blocks,
 )
 from runtime.keyring import sealing
 
@@ -34,7 +34,7 @@ def _text(change: ComparedArgument, side: str) -> str:
 
 @given(was=ARGS, now=ARGS)
 def test_a_comparison_covers_both_sides(was: dict[str, Any], now: dict[str, Any]) -> None:
-    changes = compared(was, now)
+    changes = compare_arguments(was, now)
     assert {change.name for change in changes} == was.keys() | now.keys()
     for change in changes:
         expected = {
@@ -64,7 +64,7 @@ def test_a_comparison_covers_both_sides(was: dict[str, Any], now: dict[str, Any]
     ],
 )
 def test_values_are_compared_as_json(was: Any, now: Any, difference: ArgumentDifference) -> None:
-    (change,) = compared({"value": was}, {"value": now})
+    (change,) = compare_arguments({"value": was}, {"value": now})
     assert change.difference is difference
 
 
@@ -74,15 +74,15 @@ def test_secrets_are_not_compared(was: str) -> None:
         return sealing.seal("swordfish", sealing.encode_location("tool", "args", "value"))
 
     before = seal() if was == "sealed" else was
-    secret = partial(sealing.secret_args, "tool")
-    (change,) = compared({"value": before}, {"value": seal()}, secret=secret)
+    secret = partial(sealing.list_secret_args, "tool")
+    (change,) = compare_arguments({"value": before}, {"value": seal()}, secret=secret)
     assert change == ComparedArgument(
         name="value", difference=ArgumentDifference.HIDDEN, was=(), now=()
     )
 
 
 def test_arguments_that_are_no_object_are_one() -> None:
-    (change,) = compared([1], {"a": 1})
+    (change,) = compare_arguments([1], {"a": 1})
     assert (change.name, change.difference) == ("arguments", ArgumentDifference.CHANGED)
 
 
@@ -113,7 +113,7 @@ def _drawn(alphabet: str, count: int, seed: int) -> list[str]:
 @pytest.mark.parametrize("seed", range(60))
 def test_shared_blocks_are_equal_and_as_long_as_possible(seed: int) -> None:
     old, new = _drawn("abc", seed % 17, seed), _drawn("abc", (seed * 7) % 19, seed + 1000)
-    found = blocks(old, new)
+    found = find_equal_blocks(old, new)
     assert found is not None
     a = b = 0
     for start, at, size in found:
@@ -145,13 +145,13 @@ HOSTILE: dict[str, Callable[[int], list[str]]] = {
 def test_hostile_texts_cost_a_bounded_number_of_comparisons(kind: str) -> None:
     old, new = ([Word(one) for one in HOSTILE[kind](seed)] for seed in (1, 2))
     Word.asked = 0
-    blocks(old, new)
+    find_equal_blocks(old, new)
     assert Word.asked <= 2 * (MAX_EDITS + 1) * (len(old) + len(new))
 
 
 def test_texts_that_are_too_different_are_shown_whole() -> None:
     old, new = (" ".join(_drawn("ab", 1_500, seed)) for seed in (1, 2))
-    (change,) = compared({"to": old}, {"to": new})
+    (change,) = compare_arguments({"to": old}, {"to": new})
     assert (change.difference, change.in_words) == (ArgumentDifference.CHANGED, False)
     assert [part.changed for part in change.now] == [True]
     assert change.text == new
@@ -161,6 +161,6 @@ def test_after_its_time_a_page_shows_the_rest_whole(monkeypatch: pytest.MonkeyPa
     moments = iter([1.0, 2.0, 3.0])
     monkeypatch.setattr("approvals.reads.similar.monotonic", lambda: next(moments))
     was, now = {"a": "x 1", "b": "x 1", "c": "x 1"}, {"a": "x 2", "b": "x 2", "c": "x 2"}
-    changes = compared(was, now, until=2.0)
+    changes = compare_arguments(was, now, until=2.0)
     assert [change.in_words for change in changes] == [True, False, False]
     assert [change.text for change in changes] == ["x 2"] * 3

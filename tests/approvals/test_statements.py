@@ -34,11 +34,11 @@ APPROVED = Decision(verdict=Verdict.APPROVE, by="bea")
 def keys(tmp_path: Path, settings: Settings) -> Iterator[Path]:
     """A folder of keys of this test's own."""
     settings.KEYS_DIR = tmp_path / "keys"
-    files._ring.cache_clear()
+    files._read_ring.cache_clear()
     for purpose in (purposes.DECISIONS, purposes.REQUESTS, purposes.AUDIT, purposes.RIGHTS):
         files.ensure(purpose)
     yield tmp_path / "keys"
-    files._ring.cache_clear()
+    files._read_ring.cache_clear()
 
 
 def decided(actor: Actor, verdict: Verdict = Verdict.APPROVE) -> Approval:
@@ -107,7 +107,7 @@ def test_only_the_outcome_run_again_lets_a_call_run_again(bea: Actor) -> None:
 def test_a_statement_that_repeats_its_request_is_refused(bea: Actor) -> None:
     approval = decided(bea)
     shortened, signature = approval.statement, approval.signature or ""
-    approval.statement = statements.signed_text(approval)
+    approval.statement = statements.restore_signed_text(approval)
     with pytest.raises(NotConfirmed, match="the statement differs"):
         statements.read(approval)
     approval.statement, approval.signature = shortened, a2b_base64(signature).hex()
@@ -119,8 +119,8 @@ def test_a_signed_vote_is_no_decision(bea: Actor) -> None:
     approval = decided(bea)
     given: dict[str, Any] = {"person": "bea", "stage": 0, "verdict": Verdict.APPROVE, "reason": ""}
     vote = votes.make(approval, at=seeds.moment(0), withdrawn=0, **given)
-    approval.statement, approval.key_id = rows.text_of(vote), vote.key_id
-    approval.signature = statements._base64(vote.signature)
+    approval.statement, approval.key_id = rows.build_signed_text(vote), vote.key_id
+    approval.signature = statements._encode_base64(vote.signature)
     with pytest.raises(NotConfirmed, match="the statement is no decision"):
         statements.read(approval)
 
@@ -170,7 +170,7 @@ def test_write_access_without_a_key_decides_nothing() -> None:
     at = seeds.moment(0)
     approval.decided_by, approval.decided_at, approval.reason = "bea", at, ""
     approval.status = Approval.Status.APPROVED
-    approval.statement = statements._text(statements.make(approval, APPROVED, at))
+    approval.statement = statements._encode_statement(statements.make(approval, APPROVED, at))
     approval.signature, approval.key_id = "00" * 64, signatures.sign(purposes.DECISIONS, "x").key_id
     approval.save()
     Gate.objects.filter(pk=approval.gate).update(state=Gate.State.DECIDED)
@@ -198,8 +198,8 @@ def test_a_signed_decision_that_the_web_should_not_have_taken_is_rejected(bea: A
 def test_an_approval_counts_up_to_the_risk_that_was_shown(bea: Actor) -> None:
     approval = seeds.pending(risk=Risk.MEDIUM)
     seeds.decide(approval, bea, Verdict.APPROVE)
-    assert ApprovalService().schema_at(approval.gate) == seeds.snapshot(approval.run_id).schema
-    assert ApprovalService().schema_at(uuid4()) is None
+    assert ApprovalService().find_schema(approval.gate) == seeds.snapshot(approval.run_id).schema
+    assert ApprovalService().find_schema(uuid4()) is None
     for risk in Risk:
         if list(Risk).index(risk) <= list(Risk).index(Risk(approval.risk)):
             seeds.verify_approval(approval, risk=risk)
@@ -207,7 +207,7 @@ def test_an_approval_counts_up_to_the_risk_that_was_shown(bea: Actor) -> None:
             with pytest.raises(ApprovalVoid, match=f"approved at {approval.risk} risk"):
                 seeds.verify_approval(approval, risk=risk)
     ToolSchema.objects.filter(digest=approval.schema).delete()
-    assert ApprovalService().schema_at(approval.gate) is None, "a lost schema is no error"
+    assert ApprovalService().find_schema(approval.gate) is None, "a lost schema is no error"
 
 
 def test_an_approval_is_void_once_its_approver_leaves_reviewers(bea: Actor) -> None:
@@ -233,7 +233,7 @@ def test_a_worker_without_the_private_key_checks_but_cannot_sign(
     for name in ("decisions.public", "requests.keys", "rights.public"):
         shutil.copy(keys / name, worker)
     settings.KEYS_DIR = worker
-    files._ring.cache_clear()
+    files._read_ring.cache_clear()
 
     check(approval)
     files.ensure(purposes.DECISIONS)  # its start makes no key of its own

@@ -34,18 +34,18 @@ def asked(cast: Cast) -> Approval:
 
 
 def mark(approval: Approval) -> marks.Mark:
-    return marks.of(approval.id, "bea").mark
+    return marks.read_teamwork(approval.id, "bea").mark
 
 
 def past(approval: Approval) -> None:
     """Let ten minutes pass."""
-    over = clock.now() - timedelta(seconds=1)
+    over = clock.read_time() - timedelta(seconds=1)
     ApprovalClaim.objects.filter(approval=approval).update(until=over)
 
 
 def test_a_claim_is_one_persons_until_it_ends(asked: Approval) -> None:
     end = teamwork.claim(approval_id=asked.id, actor=CORA)
-    assert end - clock.now() <= teamwork.LASTS
+    assert end - clock.read_time() <= teamwork.LASTS
     with pytest.raises(AlreadyClaimed, match="cora is looking"):
         teamwork.claim(approval_id=asked.id, actor=DAN)
     since = mark(asked).since
@@ -213,7 +213,7 @@ def test_a_refused_comment_keeps_its_text(
     monkeypatch.setattr(teamwork, "MAX_COMMENTS", 0)
     with pytest.raises(InvalidInput, match="at most 0 comments"):
         teamwork.add_comment(approval_id=asked.id, text="ok", actor=CORA)
-    ApprovalService().erase(run=asked.run_id, at=clock.now(), head="")
+    ApprovalService().erase(run=asked.run_id, at=clock.read_time(), head="")
     with pytest.raises(InvalidInput, match="removed under retention"):
         teamwork.add_comment(approval_id=asked.id, text="ok", actor=CORA)
 
@@ -226,9 +226,11 @@ def test_an_open_page_shows_who_else_has_it_open(asked: Approval, cast: Cast) ->
     answer = bea.post(f"/a/{asked.id}/here/").content.decode()
     has(answer, "<bdi>cora</bdi> has this open", hides=["<bdi>bea</bdi>"])
     has(text(admin, asked), "<bdi>bea</bdi> has this open", "<bdi>cora</bdi> has this open")
-    ApprovalViewer.objects.filter(person="cora").update(at=clock.now() - timedelta(seconds=46))
-    assert marks.of(asked.id, "dan").viewers == ("bea",)
-    ApprovalViewer.objects.update(at=clock.now() - timedelta(hours=2))
+    ApprovalViewer.objects.filter(person="cora").update(
+        at=clock.read_time() - timedelta(seconds=46)
+    )
+    assert marks.read_teamwork(asked.id, "dan").viewers == ("bea",)
+    ApprovalViewer.objects.update(at=clock.read_time() - timedelta(hours=2))
     teamwork.record_presence(approval_id=asked.id, actor=DAN)
     assert set(ApprovalViewer.objects.values_list("person", flat=True)) == {"dan"}
 

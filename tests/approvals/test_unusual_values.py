@@ -22,9 +22,9 @@ from approvals.rights import principals
 from approvals.rights.principals import Principal
 from approvals.rules.argument_values import MIN_HISTORY, learn
 from approvals.rules.unusual_values import (
-    always_differs,
     describe_usual_values,
     find_unusual_values,
+    is_always_different,
 )
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
@@ -111,8 +111,11 @@ def _rows(tool: str, calls: Sequence[Args], **changed: Any) -> Iterator[Approval
     """Requests of a tool as the engine writes them, without their runs."""
     for args in calls:
         shown = replace(seeds.snapshot(uuid4(), args=args), tool=tool, schema={"type": "object"})
-        shown = replace(shown, action_digest=snapshot.action_digest(snapshot.row(shown, NOW)) or "")
-        approval = snapshot.row(shown, NOW)
+        shown = replace(
+            shown,
+            action_digest=snapshot.compute_action_digest(snapshot.build_request(shown, NOW)) or "",
+        )
+        approval = snapshot.build_request(shown, NOW)
         for name, value in changed.items():
             setattr(approval, name, value)
         yield approval
@@ -128,7 +131,7 @@ def _decided(tool: str, args: Args, at: datetime, status: str = "approved") -> A
 
 
 def _reader(person: str = "bea") -> Principal:
-    principal = principals.principal_of(Actor(person=person))
+    principal = principals.find_principal(Actor(person=person))
     assert principal is not None
     return principal
 
@@ -136,7 +139,7 @@ def _reader(person: str = "bea") -> Principal:
 def _flags(rows: Sequence[Approval], reader: Principal) -> dict[UUID, set[tuple[str, str]]]:
     views = [approval_views.to_view(approval, reader) for approval in rows]
     assert {view.tampered for view in views} == {None}
-    found = past_calls.of_requests(views, reader).by_request
+    found = past_calls.find_unusual_in_list(views, reader).by_request
     return {
         approval.id: {(one.argument, str(one.kind)) for one in found[approval.id]}
         for approval in rows
@@ -263,7 +266,7 @@ def test_unusual_values_are_told_in_words_with_the_usual_values() -> None:
     ]
     assert describe_usual_values("amount", past) == "Usually 1,250 to 1,310 (last 10)"
     ids = learn({"id": f"a{n}", "set": {"of": [f"b{n}"]}, "kind": "x"} for n in range(20))
-    assert [always_differs(name, ids) for name in ("id", "set", "kind", "none")] == [
+    assert [is_always_different(name, ids) for name in ("id", "set", "kind", "none")] == [
         *[True, True],
         *[False, False],
     ]
@@ -315,9 +318,9 @@ def test_the_history_is_what_the_reader_may_read_without_secrets(bea: Actor, cyr
 
     Approval.objects.bulk_create(_decided("pay", sealed(f"s{n}"), NOW) for n in range(12))
     for reader, total in ((_reader(), 12), (_reader("cyril"), 0)):
-        assert past_calls.histories(["pay"], reader)["pay"].total == total
+        assert past_calls.read_histories(["pay"], reader)["pay"].total == total
     asked = ApprovalView(stored=Approval(tool="pay", schema="{}"), reader=_reader())
-    odd = past_calls.of_arguments(asked, {**sealed("t"), "to": "b"})
+    odd = past_calls.find_unusual_in_edit(asked, {**sealed("t"), "to": "b"})
     assert [(one.argument, one.kind) for one in odd] == [("to", "unseen")]
 
 

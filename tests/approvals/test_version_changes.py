@@ -17,7 +17,11 @@ from agents.sdk.spec import AgentSpec
 from approvals.decisions import batch
 from approvals.decisions.decide import take_back
 from approvals.errors import NotFound
-from approvals.governance.version_changes import decided, half_withdrawn, waiting
+from approvals.governance.version_changes import (
+    list_half_withdrawn,
+    list_latest_decisions,
+    list_waiting,
+)
 from approvals.models import Approval, VersionDecision, VersionWithdrawal
 from approvals.people.accounts import set_groups
 from approvals.port.adapter import ApprovalService
@@ -132,7 +136,7 @@ def test_a_typo_in_a_prompt_costs_no_decision(releases: Any) -> None:
     runs = first.start(RUNS)
     second = releases(MENDED)
     assert second.approve(*runs) == {"completed"}
-    assert (_gates(), waiting(None)) == (0, ())
+    assert (_gates(), list_waiting(None)) == (0, ())
     change = (first.fingerprint, second.fingerprint, "")
     assert [_changes(run) for run in runs] == [[change]] * RUNS
 
@@ -142,7 +146,7 @@ def test_one_decision_continues_every_run_of_a_change(releases: Any, anne: Actor
     runs, later, own = first.start(RUNS), first.start(2), first.start(1, anne)
     second = releases(FEWER)
     assert second.approve(*runs) == {"suspended"}
-    (pair,) = waiting(principals.principal_of(anne))
+    (pair,) = list_waiting(principals.find_principal(anne))
     assert (pair.count, pair.decidable, _gates()) == (RUNS, RUNS, RUNS)
     assert [(one.part, one.asks) for one in pair.differences or ()] == [("tool lend", True)]
     assert _continue(first, second, anne).continued == RUNS
@@ -154,7 +158,7 @@ def test_one_decision_continues_every_run_of_a_change(releases: Any, anne: Actor
     change = (first.fingerprint, second.fingerprint, "anne")
     assert [_changes(run) for run in later] == [[change]] * 2
     assert (second.approve(*own), _gates()) == ({"suspended"}, RUNS + 1)
-    (pair,) = waiting(principals.principal_of(anne))
+    (pair,) = list_waiting(principals.find_principal(anne))
     assert (pair.count, pair.decidable, pair.decided_by) == (1, 0, "anne")
     assert "anne started this run" in pair.refused_runs[0].refusal
     done = _continue(first, second, anne, count=1)
@@ -182,7 +186,7 @@ def test_a_decision_counts_only_signed_and_while_its_admin_may_decide(
     with pytest.raises(DatabaseError), transaction.atomic():
         VersionDecision.objects.filter(pk=forged.pk).update(by="bea")
     given = {**pair, "run": runs[0], "requester": "ada", "origin": ("ada",)}
-    counts = ApprovalService().version_decided
+    counts = ApprovalService().find_version_decider
     assert counts(**given) == "anne"
     assert counts(**{**given, "requester": "anne"}) is None
     assert counts(**{**given, "origin": ("ada", "anne")}) is None
@@ -230,7 +234,7 @@ def test_a_withdrawn_decision_lets_no_later_run_continue(
     assert second.go_on(*runs) == {"suspended"}, "their decision could still be undone"
     settings.SIGNOFF_UNDO_SECONDS = 0
     assert (second.approve(*later), _gates()) == ({"suspended"}, 3)
-    assert (decided(), audit.verify(runs[0])) == ((), 5)
+    assert (list_latest_decisions(), audit.verify(runs[0])) == ((), 5)
     earlier.pk = None
     earlier.save(force_insert=True)  # a copy, by a program with write access
     assert (second.approve(*last), _gates()) == ({"suspended"}, 4)
@@ -240,7 +244,7 @@ def test_a_withdrawn_decision_lets_no_later_run_continue(
         VersionWithdrawal.objects.all().delete()
     assert _continue(first, second, anne, count=4).continued == 4
     assert second.go_on(*runs, *later, *last) == {"completed"}
-    assert [one.by for one in decided()] == ["anne"]
+    assert [one.by for one in list_latest_decisions()] == ["anne"]
 
 
 @contextmanager
@@ -269,17 +273,17 @@ def test_busy_runs_are_passed_and_the_same_act_again_reaches_them(
         [(runs[1], batch.STAYS)],
     )
     assert _continue(first, second, anne, count=1).continued == 1
-    assert half_withdrawn() == ()
+    assert list_half_withdrawn() == ()
     given = {"agent": "desk", "before": first.fingerprint, "after": second.fingerprint}
     given |= {"reason": "It lends.", "actor": Actor(person="admin")}
     with _busy(runs[1]):
         done = batch.withdraw(**given)
         assert (done.opened, done.left) == (2, 1)
-    assert [(one.by, one.busy_runs) for one in half_withdrawn()] == [("anne", 1)]
+    assert [(one.by, one.busy_runs) for one in list_half_withdrawn()] == [("anne", 1)]
     page = shows(log_in(User.objects.get(username="admin")), "/version-changes/", "Withdraw again")
     has(page, "1 of its runs was busy and still continues")
     done = batch.withdraw(**given)
-    assert (done.opened, done.left, half_withdrawn()) == (1, 0, ())
+    assert (done.opened, done.left, list_half_withdrawn()) == (1, 0, ())
     assert second.go_on(*runs) == {"suspended"}
     assert VersionWithdrawal.objects.count() == 1
 
@@ -289,9 +293,9 @@ def test_a_withdrawal_reaches_the_decision_below_a_forged_row(releases: Any, ann
     given = {**pair, "reason": "x", "count": 1, "at": seeds.moment(0)}
     add(VersionDecision(**given, by="anne"))
     VersionDecision.objects.create(**given, by="ada")
-    assert [one.by for one in decided()] == ["anne"]
+    assert [one.by for one in list_latest_decisions()] == ["anne"]
     batch.withdraw(**pair, reason="No.", actor=Actor(person="admin"))
-    assert decided() == ()
+    assert list_latest_decisions() == ()
 
 
 def test_a_withdrawal_leaves_the_decision_of_another_person(

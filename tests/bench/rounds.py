@@ -83,7 +83,7 @@ class Meters:
         )
 
     def rest(self, seconds: float) -> Cost:
-        """Cost of an idle side: of each count the median of five stretches, because what is left of the flows before
+        """Cost of an idle side: of each count the median of five stretches, because the rest of the flows before
         comes in bursts."""
         stretches = []
         for _ in range(5):

@@ -21,7 +21,7 @@ import psycopg
 
 from config.local.processes import spawn
 from config.local.servers import postgres
-from config.processes import table
+from config.processes import list_processes
 from tests.support import commands, servers
 
 READY, READY_WITHIN = "ready.", 60.0
@@ -109,7 +109,7 @@ class Site:
         """
         log = self.folder / f"{name}-{time.monotonic_ns()}.log"
         process = commands.start(command, log, env=os.environ | more)
-        if pinned and (cores := spawn.cores()):
+        if pinned and (cores := spawn.list_cores()):
             before = sum(program.name == name for program in self.programs)
             os.sched_setaffinity(process.pid, {cores[before % len(cores)]})
         program = Program(name=name, process=process, log=log)
@@ -214,7 +214,7 @@ def cpu_of(pid: int) -> float:
 
 
 def _command(name: str, bind: str = "") -> tuple[str, ...]:
-    processes = table(drain=5.0, bind=bind)
+    processes = list_processes(drain=5.0, bind=bind)
     return next(process.command for process in processes if process.name == name)
 
 

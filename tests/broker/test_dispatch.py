@@ -26,7 +26,7 @@ from tests.support.people import until
 def _fresh_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "_thread", None)
     monkeypatch.setattr(dispatch, "_own_queue", None)
-    dispatch._broker.cache_clear()
+    dispatch._open_broker.cache_clear()
 
 
 @pytest.fixture
@@ -73,21 +73,21 @@ def test_10000_hints_fill_a_queue(broker: "redis.Redis", monkeypatch: pytest.Mon
     monkeypatch.setattr(dispatch, "ROOM", 2)
     for name in (dispatch.NEW, dispatch.NEW, dispatch.RESUMED):
         dispatch.send_all([(uuid4(), name)])
-    assert dispatch.queues_with_room() == {dispatch.RESUMED, dispatch.JOBS}
+    assert dispatch.list_queues_with_room() == {dispatch.RESUMED, dispatch.JOBS}
 
 
 def test_a_queue_that_another_program_uses_is_told_from_a_lost_broker(
     broker: "redis.Redis",
 ) -> None:
     broker.set(dispatch.NEW, "of another program")
-    for act in (dispatch.queues_with_room, lambda: dispatch.take_hint([dispatch.NEW], 0.01)):
+    for act in (dispatch.list_queues_with_room, lambda: dispatch.take_hint([dispatch.NEW], 0.01)):
         with pytest.raises(ConnectionError, match=r"refuses a command: WRONGTYPE.*its own"):
             act()
 
 
 def test_a_lost_broker_costs_the_hint_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ConnectionError, match="the broker is unreachable"):
-        dispatch.queues_with_room()
+        dispatch.list_queues_with_room()
     run = uuid4()
     dispatch.dispatch(run)
     _flush()

@@ -218,7 +218,7 @@ def test_acts_beside_a_verdict_work_without_scripts(
     chromium: Browser, live_server: LiveServer, office: Office
 ) -> None:
     person("dora", Group.REVIEWERS)
-    names = {"asked": str(_call(office).id), "today": f"{clock.now():%Y-%m-%d}"}
+    names = {"asked": str(_call(office).id), "today": f"{clock.read_time():%Y-%m-%d}"}
     with window(chromium, live_server.url, java_script_enabled=False) as desk:
         desk.log_in("bea")
         for path, steps, words in ACTS:

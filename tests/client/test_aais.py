@@ -9,7 +9,7 @@ import pytest
 from aais.core import ConflictError
 
 from signoff_client import Approval, SignoffError
-from signoff_client.aais import envelopes_of
+from signoff_client.aais import build_envelopes
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -58,7 +58,7 @@ def decided(status: str, by: str | None = "bea@example.com", **changes: Any) -> 
     ],
 )
 def test_the_validator_accepts_each_envelope(approval: Approval, outcomes: list[str]) -> None:
-    envelopes = envelopes_of(approval)
+    envelopes = build_envelopes(approval)
     assert [aais.validate(envelope) for envelope in envelopes] == envelopes
     assert [envelope["sequence"] for envelope in envelopes] == list(range(len(envelopes)))
     assert len({envelope["id"] for envelope in envelopes}) == len(envelopes)
@@ -68,7 +68,7 @@ def test_the_validator_accepts_each_envelope(approval: Approval, outcomes: list[
 
 @pytest.mark.parametrize("status", ["approved", "denied"])
 def test_the_store_of_the_package_comes_to_the_same_resolution(status: str) -> None:
-    requested, decision, resolved = envelopes_of(decided(status))
+    requested, decision, resolved = build_envelopes(decided(status))
     store, at = aais.ApprovalStore(), START + timedelta(hours=1)
     store.add(requested)
     result = store.decide(decision, now=at)
@@ -79,7 +79,7 @@ def test_the_store_of_the_package_comes_to_the_same_resolution(status: str) -> N
 
 
 def test_an_envelope_has_the_digest_of_the_request_and_offers_nothing_for_later() -> None:
-    (requested,) = envelopes_of(request())
+    (requested,) = build_envelopes(request())
     asked = requested["request"]
     assert asked["extensions"] == {"signoff.local/digest": "sha256:1"}
     assert {choice["scope"] for choice in asked["choices"]} == {"once"}
@@ -87,10 +87,10 @@ def test_an_envelope_has_the_digest_of_the_request_and_offers_nothing_for_later(
 
 def test_a_decision_that_can_be_undone_is_not_told_yet() -> None:
     later = datetime.now(UTC) + timedelta(hours=1)
-    assert len(envelopes_of(decided("approved", effective_at=later))) == 1
+    assert len(build_envelopes(decided("approved", effective_at=later))) == 1
 
 
 def test_a_changed_or_erased_request_has_no_envelope() -> None:
     for changes in ({"tampered": "args"}, {"removed_at": START}):
         with pytest.raises(SignoffError):
-            envelopes_of(request(**changes))
+            build_envelopes(request(**changes))

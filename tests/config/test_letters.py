@@ -66,7 +66,7 @@ def test_malformed_messages_are_discarded_and_the_next_is_read(
     queue, hint = str(uuid4()), _letter()
     with redis.Redis.from_url(broker_url) as broker:
         broker.lpush(queue, junk, hint)
-    with _reading(transport.connection(broker_url)["broker_url"], queue) as read:
+    with _reading(transport.build_celery_settings(broker_url)["broker_url"], queue) as read:
         got = read()
     assert [message.headers["id"] for message in got] == [json.loads(hint)["headers"]["id"]]
     assert "Broker message discarded as malformed" in caplog.text
@@ -75,7 +75,10 @@ def test_malformed_messages_are_discarded_and_the_next_is_read(
 def test_kombu_itself_still_acknowledges_no_ack_messages(broker_url: str) -> None:
     """If this fails, delete `basic_ack` from config/broker/transport.py and its report from tests/README.md."""
     assert _asked_for_an_account(broker_url, broker_url.replace("unix://", "redis+socket://")) == 1
-    assert _asked_for_an_account(broker_url, transport.connection(broker_url)["broker_url"]) == 0
+    assert (
+        _asked_for_an_account(broker_url, transport.build_celery_settings(broker_url)["broker_url"])
+        == 0
+    )
 
 
 def _asked_for_an_account(broker_url: str, kombus: str) -> int:

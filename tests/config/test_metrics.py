@@ -23,7 +23,7 @@ from config.env.environment import ROOT
 from runtime.core.run.events import ModelFailed, RetryScheduled
 from runtime.models import Run, Signal, SweeperLoop, WorkerProcess
 from runtime.store.steps import Measures
-from runtime.store.workers import cumulative, quantile
+from runtime.store.workers import accumulate_buckets, estimate_quantile
 from tests.support.office import Office
 
 TOKEN = "a-token-for-prometheus"
@@ -73,15 +73,17 @@ def test_a_worker_s_counts_are_shown_by_worker() -> None:
 
 def test_the_time_to_commit_is_estimated_within_its_bucket() -> None:
     measures = Measures()
-    assert quantile({}, 0.5) is quantile(json.loads(measures.stored()), 0.5) is None
+    assert (
+        estimate_quantile({}, 0.5) is estimate_quantile(json.loads(measures.stored()), 0.5) is None
+    )
     for seconds in (0.0005, 0.004, 0.004, 0.004):
         measures.add_step(seconds, ())
     stored = json.loads(measures.stored())
-    assert cumulative(stored)[-1] == ("+Inf", 4)
-    assert quantile(stored, 0.25) == pytest.approx(0.001)
-    assert quantile(stored, 0.625) == pytest.approx(0.0035)
+    assert accumulate_buckets(stored)[-1] == ("+Inf", 4)
+    assert estimate_quantile(stored, 0.25) == pytest.approx(0.001)
+    assert estimate_quantile(stored, 0.625) == pytest.approx(0.0035)
     measures.add_step(1000.0, ())
-    assert quantile(json.loads(measures.stored()), 0.99) == 60.0
+    assert estimate_quantile(json.loads(measures.stored()), 0.99) == 60.0
 
 
 def test_what_waits_is_counted_in_a_fixed_number_of_queries(office: Office) -> None:

@@ -38,9 +38,9 @@ def test_the_web_alone_bounds_its_reads_of_the_object_store(tmp_path: Path) -> N
     script = (
         "import django; django.setup()\n"
         "from runtime.ports import wiring\n"
-        "print(type(wiring.objects()).__name__)\n"
+        "print(type(wiring.find_object_store()).__name__)\n"
         "import config.asgi\n"
-        "print(type(wiring.objects()).__name__)"
+        "print(type(wiring.find_object_store()).__name__)"
     )
     env = {"SIGNOFF_OBJECT_STORE": str(tmp_path), "DJANGO_SETTINGS_MODULE": "config.settings"}
     done = commands.python("-c", script, env=env)
@@ -57,7 +57,7 @@ def test_the_web_alone_bounds_its_reads_of_the_object_store(tmp_path: Path) -> N
     ],
 )
 def test_the_broker_is_found_where_redis_url_says(redis_url: str, found: dict[str, object]) -> None:
-    told = transport.connection(redis_url)
+    told = transport.build_celery_settings(redis_url)
     kombus = Connection(told["broker_url"], ssl=told["broker_use_ssl"])
     assert isinstance(kombus.transport, transport.Transport)
     assert {name: getattr(kombus, name) for name in found} == found

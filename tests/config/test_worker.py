@@ -98,7 +98,7 @@ def test_a_worker_reads_hints_even_if_postgres_breaks_as_it_gets_ready(
 
     reader = Mock()
     monkeypatch.setattr("runtime.store.pool.pooled", fail)
-    monkeypatch.setattr(tasks, "worker_context", Mock())
+    monkeypatch.setattr(tasks, "open_worker_context", Mock())
     monkeypatch.setattr(consumer, "HintReader", reader)
     monkeypatch.setattr(celery, "_hints", None)
     worker_ready.send(sender=Mock())
@@ -129,7 +129,7 @@ def test_resumed_runs_come_first_and_reserve_an_eighth(
     try:
         for _ in range(number):
             follow.release()
-        until(lambda: not reader.readable_queues() or None, "each thread to have a run")
+        until(lambda: not reader.list_readable_queues() or None, "each thread to have a run")
     finally:
         draining.append("now")
         held.set()
@@ -139,7 +139,7 @@ def test_resumed_runs_come_first_and_reserve_an_eighth(
         *[[broker.RESUMED, broker.NEW]] * for_new,
         *[[broker.RESUMED]] * (number - for_new),
     ]
-    assert reader.readable_queues() == [broker.RESUMED, broker.NEW]
+    assert reader.list_readable_queues() == [broker.RESUMED, broker.NEW]
 
 
 def test_a_worker_that_ends_without_a_stop_signal_reads_no_more(
@@ -169,7 +169,7 @@ def test_a_worker_that_drains_passes_a_hint_on(
     context, run = Mock(), uuid4()
     context.heartbeat.draining.started = drains
     advanced, passed_on = list[UUID](), list[UUID]()
-    monkeypatch.setattr(tasks, "worker_context", lambda: context)
+    monkeypatch.setattr(tasks, "open_worker_context", lambda: context)
     monkeypatch.setattr(tasks, "advance", lambda run, _: advanced.append(run))
     monkeypatch.setattr(broker, "dispatch", passed_on.append)
     tasks.advance_run(str(run))
@@ -208,7 +208,9 @@ def test_embedded_postgres_has_enough_connections() -> None:
     worker = pool.POOL_SIZE + pool.DJANGOS_OF_A_WORKER + HEARTBEAT
     assert worker == processes.CONNECTIONS_OF_A_WORKER == 10
     for workers in (1, 8, MAX_WORKERS):
-        assert processes.connections(workers) >= worker * (workers + processes.ISOLATED_PROCESSES)
+        assert processes.count_connections(workers) >= worker * (
+            workers + processes.ISOLATED_PROCESSES
+        )
 
 
 # Before it is ready
@@ -243,7 +245,11 @@ def test_a_process_reads_and_writes_documents_before_it_is_ready(
     monkeypatch.setattr("config.celery._collect_from_here", say_ready)
     monkeypatch.setattr("uvicorn.Server.run", say_ready)
     monkeypatch.setattr(sweeper, "run", say_ready)
-    caches = (codec._entries, continuations._continuations, codec._events_of)
+    caches = (
+        codec._make_entry_adapter,
+        continuations._make_continuation_adapter,
+        codec._make_kind_adapter,
+    )
     for cache in caches:
         cache.cache_clear()
     with pytest.raises(Ready):

@@ -14,7 +14,7 @@ from runtime.control import verification
 from runtime.control.forks import fork as fork_run
 from runtime.control.transfer import export_run, import_run
 from runtime.core.documents import export_file
-from runtime.core.documents.codec import plain_text
+from runtime.core.documents.codec import decode_stored_text
 from runtime.core.values.enums import EffectClass, Verdict
 from runtime.errors import (
     GateNotOpen,
@@ -30,7 +30,7 @@ from runtime.errors import (
 from runtime.models import BlobReference, Gate, JournalEntry, Run, StoredBlob, StoredContinuation
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
-from runtime.reads.journal import stored
+from runtime.reads.journal import read_stored_entries
 from runtime.store import pool
 from runtime.store.tables import blobs, journal
 from runtime.upkeep import retention
@@ -185,7 +185,7 @@ def test_retention_keeps_what_a_fork_reads(rig: MakeBench, monkeypatch: pytest.M
         with pool.open_own() as own:
             until(lambda: blocked(own) or not removing[0].is_alive() or None, "retention to wait")
 
-    around(monkeypatch, journal, "fork_points_at", after=begin)
+    around(monkeypatch, journal, "list_fork_points", after=begin)
     forked = fork(run, 4)
     removing[0].join()
     assert desk.advance(forked).status == "completed"
@@ -208,7 +208,7 @@ def test_two_forks_of_a_run_at_once_wait_for_no_lock_of_each_other(
             seconds.append(in_thread(fork_it))
             wait_until_blocked()
 
-    around(monkeypatch, journal, "fork_points_at", before=begin)
+    around(monkeypatch, journal, "list_fork_points", before=begin)
     fork_it()
     seconds[0].join()
     assert Run.objects.count() == 3
@@ -253,15 +253,15 @@ def test_a_run_continues_elsewhere_and_asks(home: Rig, elsewhere: Move) -> None:
     assert home.advance(run).status == "paused"
     assert sound(run)
     text = export(run)
-    theirs = {mac for *_, mac in stored(JournalEntry.objects.filter(run_id=run))}
+    theirs = {mac for *_, mac in read_stored_entries(JournalEntry.objects.filter(run_id=run))}
     elsewhere(run)
     assert imported(text) == run
     ours = JournalEntry.objects.filter(run_id=run).order_by("position")
-    assert not theirs & {mac for *_, mac in stored(ours)}
+    assert not theirs & {mac for *_, mac in read_stored_entries(ours)}
     *entries, last = bodies(ours)
     assert tuple(entries) == export_file.decode(text).entries
     assert all("events" in json.loads(entry) for entry in entries)  # in full, for its reader
-    (event,) = json.loads(plain_text(last))["events"]
+    (event,) = json.loads(decode_stored_text(last))["events"]
     assert (event["type"], event["by"]) == ("Imported", "ivy")
     assert event["manifest"] == export_file.decode(text).manifest
     row = Run.objects.get(id=run)

@@ -284,13 +284,13 @@ def test_a_step_begins_and_ends_waits_of_its_run_if_it_is_written(
     begun = WaitStarted(
         frame="0", call="c2.0", until=timezone.now(), event="paid", match={"contract": "C-1"}
     )
-    values = {"run": run, **waits.parameters((begun,), (PLACES[0],))}
+    values = {"run": run, **waits.build_wait_parameters((begun,), (PLACES[0],))}
     for written, left in ((False, set(PLACES)), (True, {*PLACES[1:], ("0", "c2.0")})):
         row = f"SELECT id FROM runtime_run WHERE id = %(run)s AND {written}"
         for part in (waits.OPEN, waits.CLOSE):
             own.execute(f"WITH run AS ({row}) {part}", values)
-        assert waits.open_of(own, run) == left
-        assert waits.open_of(own, other) == set(PLACES)
+        assert waits.list_open_waits(own, run) == left
+        assert waits.list_open_waits(own, other) == set(PLACES)
     found = WaitingCall.objects.get(event="paid")
     assert (found.run_id, found.match, found.until) == (run, begun.match, begun.until)
 
@@ -313,16 +313,16 @@ def test_an_event_ends_a_wait_once_and_no_other(own: Connection, runs: tuple[UUI
     frame, call = PLACES[0]
     wait = EventWait(run=run, frame=frame, call=call)
     assert [waits.complete(own, wait) for _ in range(2)] == [True, False]
-    assert waits.open_of(own, run) == set(PLACES[1:])
+    assert waits.list_open_waits(own, run) == set(PLACES[1:])
     delete_rows(own, run, "runtime_waitingcall")
-    assert waits.open_of(own, run) == set()
-    assert waits.open_of(own, other) == set(PLACES)
+    assert waits.list_open_waits(own, run) == set()
+    assert waits.list_open_waits(own, other) == set(PLACES)
 
 
 def test_no_more_waits_are_looked_at_than_one_event_may_end(
     own: Connection, runs: tuple[UUID, UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = waits.matching(own, "signed", "{}", limit=4)
+    found = waits.list_matching_waits(own, "signed", "{}", limit=4)
     order = [(run, *place) for run in runs for place in PLACES]
     assert [(wait.run, wait.frame, wait.call) for wait in found] == order[:4]
     monkeypatch.setattr("runtime.control.external_events.MAX_MATCHED", 2 * len(PLACES))
@@ -334,7 +334,7 @@ def test_an_event_ends_no_wait_of_a_run_that_is_over(runs: tuple[UUID, UUID]) ->
     sent = send(data={})
     assert (sent.event.waits, sent.runs) == (len(PLACES), (runs[1],))
     assert set(Signal.objects.values_list("run_id", flat=True)) == {runs[1]}
-    assert waits.open_of(pool.djangos(), runs[0]) == set(PLACES)
+    assert waits.list_open_waits(pool.use_django_connection(), runs[0]) == set(PLACES)
     send("e-2", data={})
     counts = ExternalEvent.objects.values_list("id", "waits").order_by("id")
     assert list(counts) == [("e-1", len(PLACES)), ("e-2", 0)]

@@ -13,7 +13,7 @@ from runtime.control.interventions import retry as retry_run
 from runtime.control.start import Started, create
 from runtime.control.user_actions import undo
 from runtime.control.verification import verify
-from runtime.core.documents.codec import plain_text
+from runtime.core.documents.codec import decode_stored_text
 from runtime.core.run.continuation import MAX_REFUSALS
 from runtime.core.values.enums import Verdict
 from runtime.core.values.errors import NotJson
@@ -56,7 +56,7 @@ def test_the_same_business_key_and_input_find_the_same_run(hints: list[tuple[UUI
     assert mac(run_id=run.id) == run.head
     stored = body(run_id=first.run)
     assert stored.startswith('{"schema":1,"z":"')
-    entry = json.loads(plain_text(stored))
+    entry = json.loads(decode_stored_text(stored))
     assert entry["events"][0]["business_key"] == "k"
     for other in (2, True):
         with pytest.raises(BusinessKeyConflict):

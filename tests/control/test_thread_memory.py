@@ -14,7 +14,7 @@ from runtime.control.forks import fork
 from runtime.control.interventions import send_message
 from runtime.control.start import start
 from runtime.control.verification import verify
-from runtime.core.documents.codec import plain_text
+from runtime.core.documents.codec import decode_stored_text
 from runtime.core.values.limits import MAX_REMEMBERED_TEXT
 from runtime.errors import InvalidInput
 from runtime.models import BlobReference, JournalEntry, Run, StoredBlob
@@ -93,7 +93,7 @@ def test_a_run_is_told_what_the_thread_said(thread: Thread) -> None:
     assert [one["run"] for one in started["memory"]] == [str(first)] * 2
     assert started["thread"] == Run.objects.get(id=second).thread == "t"
     assert (thread.told(first), origin(second)) == ([], ["ada"])
-    written = "".join(map(plain_text, bodies(JournalEntry.objects.filter(run_id=second))))
+    written = "".join(map(decode_stored_text, bodies(JournalEntry.objects.filter(run_id=second))))
     assert ANSWER not in written
     assert verify(second).is_consistent
 
@@ -254,7 +254,7 @@ def test_the_model_sums_up_what_the_thread_said(summing: Summing) -> None:
     assert types(run)[1:4] == ["FrameOpened", "MemorySummarised", "ModelReplied"]
     (event,) = [one for one in events(run) if one["type"] == "MemorySummarised"]
     assert (event["text"], event["usage"], event["cost"]) == ("", USED.usage, 5)
-    written = "".join(map(plain_text, bodies(JournalEntry.objects.filter(run_id=run))))
+    written = "".join(map(decode_stored_text, bodies(JournalEntry.objects.filter(run_id=run))))
     assert SUMMARY not in written
     assert verify(run).is_consistent
 

@@ -14,13 +14,13 @@ from runtime.core.values.budgets import (
     ExhaustedLimit,
     InvalidBudget,
     Limit,
-    budget_of,
-    from_form,
-    granted,
+    describe_exhaustion,
+    limit_budget,
+    read_budget,
+    read_form_budget,
+    read_granted,
     to_json,
     to_text,
-    within,
-    words_of,
 )
 
 WHOLE = {
@@ -41,18 +41,18 @@ REACHED = {Limit.TURNS, Limit.MICROS}
 
 @given(GIVEN)
 def test_a_budget_is_shown_as_it_was_given(values: dict[str, object]) -> None:
-    budget = budget_of(values)
-    assert budget_of(to_json(budget)) == budget
+    budget = read_budget(values)
+    assert read_budget(to_json(budget)) == budget
     assert set(to_json(budget)) == set(values)
 
 
 def test_money_is_kept_to_the_millionth_of_a_dollar() -> None:
     for value in ("1.10", 1.1, Decimal("1.100000")):
-        assert budget_of({"usd": value, "turns": None}) == BudgetLimits(micros=1_100_000)
+        assert read_budget({"usd": value, "turns": None}) == BudgetLimits(micros=1_100_000)
     assert to_text(Limit.MICROS, 1_100_000) == "1.10"
     assert to_text(Limit.MICROS, 1) == "0.000001"
-    assert budget_of(None) is None
-    assert budget_of({"turns": None}) is None
+    assert read_budget(None) is None
+    assert read_budget({"turns": None}) is None
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_money_is_kept_to_the_millionth_of_a_dollar() -> None:
 )
 def test_an_invalid_budget_is_named(values: object, message: str) -> None:
     with pytest.raises(InvalidBudget) as problem:
-        budget_of(values)
+        read_budget(values)
     assert str(problem.value) == message
     name = problem.value.name  # of the field beside which a page says why
     assert name == ("" if values == 7 else message.partition(" ")[0])
@@ -85,18 +85,18 @@ def test_an_invalid_budget_is_named(values: object, message: str) -> None:
 
 def test_a_run_may_be_given_less_and_never_more() -> None:
     most = BudgetLimits(turns=10, micros=5_000_000)
-    assert within(None, most) == most
-    assert within(most, most) == most
-    assert within(BudgetLimits(turns=3, calls=2), most) == BudgetLimits(
+    assert limit_budget(None, most) == most
+    assert limit_budget(most, most) == most
+    assert limit_budget(BudgetLimits(turns=3, calls=2), most) == BudgetLimits(
         turns=3, calls=2, micros=5_000_000
     )
     with pytest.raises(InvalidBudget, match=r"usd must be at most 5\.00 here"):
-        within(BudgetLimits(micros=5_000_001), most)
+        limit_budget(BudgetLimits(micros=5_000_001), most)
 
 
 def test_only_reached_limits_can_be_granted() -> None:
     grant = {"turns": None, "usd": "0.5"}
-    assert granted(grant, REACHED) == {Limit.TURNS: None, Limit.MICROS: 500_000}
+    assert read_granted(grant, REACHED) == {Limit.TURNS: None, Limit.MICROS: 500_000}
     for wrong, message in (
         (None, "must be an object with some of"),
         ({}, "must grant some US dollars or turns"),
@@ -104,12 +104,12 @@ def test_only_reached_limits_can_be_granted() -> None:
         ({"turns": -5}, "turns must be between"),
     ):
         with pytest.raises(InvalidBudget, match=message):
-            granted(wrong, REACHED)
+            read_granted(wrong, REACHED)
 
 
 def test_typed_amounts_are_read_like_json_ones() -> None:
     texts = {"turns": " 7 ", "seconds": "2.5", "usd": "1.50", "tokens": "many", "calls": "  "}
-    assert from_form(texts) == {"turns": 7, "seconds": 2.5, "usd": "1.50", "tokens": "many"}
+    assert read_form_budget(texts) == {"turns": 7, "seconds": 2.5, "usd": "1.50", "tokens": "many"}
 
 
 @pytest.mark.parametrize(
@@ -129,4 +129,4 @@ def test_typed_amounts_are_read_like_json_ones() -> None:
 def test_reached_limits_are_described_in_words(
     limit: Limit, used: Amount | None, allowed: Amount, words: str
 ) -> None:
-    assert words_of(ExhaustedLimit(limit=limit, used=used, allowed=allowed)) == words
+    assert describe_exhaustion(ExhaustedLimit(limit=limit, used=used, allowed=allowed)) == words

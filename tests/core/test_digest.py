@@ -12,16 +12,16 @@ from runtime.core.values.enums import EffectClass
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import (
     ENCLOSED_DEPTH,
-    action_digest,
-    canonical,
-    copied,
-    fingerprint,
+    copy_value,
+    encode_canonical,
+    hash_action,
+    hash_fields,
+    hash_value,
+    make_readable,
     read,
     read_json,
     read_object,
-    readable,
     require_json,
-    sha256_of,
 )
 from runtime.core.values.limits import JSON_DEPTH
 
@@ -51,7 +51,7 @@ def nested(depth: int, key: str | None = None) -> Any:
 
 
 def test_the_action_digest_keeps_its_value() -> None:
-    digest = action_digest(
+    digest = hash_action(
         tool="pay",
         schema="sha256:s",
         args={"to": "ada", "amount": 3},
@@ -69,7 +69,7 @@ def test_the_action_digest_keeps_its_value() -> None:
 @example(value=[2**53 - 1, 1 - 2**53])
 def test_canonical_json_is_that_of_rfc_8785(value: Any) -> None:
     require_json(value)
-    assert canonical(value) == rfc8785.dumps(value)
+    assert encode_canonical(value) == rfc8785.dumps(value)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_value_that_is_not_json_is_refused_with_its_place(value: Any, where: s
 def test_a_value_that_is_not_json_has_no_digest() -> None:
     for value in (float("nan"), 2**53, "\x00", nested(ENCLOSED_DEPTH + 1)):
         with pytest.raises(NotJson) as raised:
-            sha256_of(value)
+            hash_value(value)
         assert raised.value.field.partition("[")[0] == "value"
 
 
@@ -106,7 +106,7 @@ def test_a_value_that_is_not_json_has_no_digest() -> None:
 @example(value=[nested(JSON_DEPTH - 1), nested(JSON_DEPTH - 1, "a")])
 @example(value=[2**53 - 1, 1 - 2**53])
 def test_a_copy_is_the_same_json_and_shares_no_list_or_object(value: Any) -> None:
-    copy = copied(value)
+    copy = copy_value(value)
     assert json.dumps(copy) == json.dumps(value)
     for old, new in zip(parts(value), parts(copy), strict=True):
         assert type(new) is type(old)
@@ -141,16 +141,22 @@ def test_what_is_not_json_or_too_deep_is_refused() -> None:
 
 def test_a_submitted_number_keeps_its_digits() -> None:
     numbers = read("[2.0, 1.5, 0.1000000000000000000001, 1e400, 9007199254740993]")
-    assert readable(numbers) == [2, 1.5, "0.1000000000000000000001", "1E+400", "9007199254740993"]
+    assert make_readable(numbers) == [
+        2,
+        1.5,
+        "0.1000000000000000000001",
+        "1E+400",
+        "9007199254740993",
+    ]
     with pytest.raises(NotJson, match="look the same"):
-        readable(read(r'{"a\u0000": 1, "a\\0": 2}'))
+        make_readable(read(r'{"a\u0000": 1, "a\\0": 2}'))
 
 
 def test_a_fingerprint_is_of_values_not_of_their_notation() -> None:
-    first = fingerprint(read_object(b'{"a": 1.0, "b": [1e1, -0.50]}'))
-    assert first == fingerprint(read_object(b' {"b":[10,-0.5],"a":1}'))
+    first = hash_fields(read_object(b'{"a": 1.0, "b": [1e1, -0.50]}'))
+    assert first == hash_fields(read_object(b' {"b":[10,-0.5],"a":1}'))
     for other in (b'{"b":[10,0.5],"a":1}', b'{"b":[10,-0.5],"a":10}', b'{"b":[10,-0.5],"a":"1"}'):
-        assert first != fingerprint(read_object(other))
+        assert first != hash_fields(read_object(other))
     for body in (b'{"a": 1, "a": 1}', b'{"a": 1} x', b"[]", b'{"a": {"b": 1, "b": 2}}'):
         with pytest.raises(NotJson):
             read_object(body)

@@ -13,8 +13,8 @@ from runtime.core.values.json_schema import (
     _plain_check,
     describe,
     is_compatible,
+    list_problems,
     may_have,
-    problems,
     write_only,
 )
 
@@ -57,7 +57,7 @@ def test_a_schema_that_cannot_be_checked_is_a_problem(
 ) -> None:
     fetched: list[object] = []
     monkeypatch.setattr("urllib.request.urlopen", fetched.append)
-    (only,) = problems(schema, {"it": "x"}, "result")
+    (only,) = list_problems(schema, {"it": "x"}, "result")
     assert (only.field, fetched) == ("result", [])
     assert "cannot be checked" in only.detail
 
@@ -84,15 +84,15 @@ def test_the_one_choice_of_the_type_says_what_is_wrong(
     text = {"type": "string", "minLength": 1}
     one = {either: [{"$ref": "#/$defs/Whole"}, text, {"type": "null"}]}
     schema = {"properties": {"it": one}, "$defs": {**DEFINITIONS, "Whole": whole}}
-    (only,) = problems(json.dumps(schema), {"it": value}, "in")
+    (only,) = list_problems(json.dumps(schema), {"it": value}, "in")
     assert (only.field, only.detail) == (field, said)
-    assert problems(schema, {"it": None}, "in") == []
+    assert list_problems(schema, {"it": None}, "in") == []
 
 
 def test_fields_are_named_the_least_deep_first() -> None:
     inner = {"properties": {"b": {"type": "integer"}, "c": {"pattern": "^c$"}}}
     schema = {"properties": {"a": inner}, "required": ["a", "z"], "additionalProperties": False}
-    found = problems(schema, {"a": {"b": "x", "c": 1}, "y": 1}, "in")
+    found = list_problems(schema, {"a": {"b": "x", "c": 1}, "y": 1}, "in")
     assert [one.field for one in found] == ["in.z", "in.y", "in.a.b"]
     assert write_only({"properties": {"a": True, "b": {"writeOnly": True}, "c": {}}}) == {"b"}
 
@@ -107,7 +107,7 @@ def test_types_that_refer_to_each_other_are_checked_once_a_depth(choice: str) ->
     value: Any = 3
     for _ in range(60):
         value = {"next": value}
-    (problem,) = problems({"$defs": nodes, **_ref("a")}, value, "arguments")
+    (problem,) = list_problems({"$defs": nodes, **_ref("a")}, value, "arguments")
     assert problem.field == "arguments.next"
 
 
@@ -135,7 +135,7 @@ def test_a_plain_check_refuses_every_value_with_a_problem(monkeypatch: pytest.Mo
     passed = 0
     for schema, value in product([*rules, *schemas, {"type": "object"}], values):
         if _plain_check(json.dumps(schema))(value):
-            assert problems(schema, value, "in") == [], (schema, value)
+            assert list_problems(schema, value, "in") == [], (schema, value)
             passed += 1
     assert passed > 200
 
@@ -160,7 +160,7 @@ def _ref(name: str) -> dict[str, str]:
     ],
 )
 def test_a_pattern_of_characters_is_said_in_words(pattern: str, said: str) -> None:
-    (only,) = problems({"properties": {"it": {"pattern": pattern}}}, {"it": "\u00df\n"}, "in")
+    (only,) = list_problems({"properties": {"it": {"pattern": pattern}}}, {"it": "\u00df\n"}, "in")
     assert only.detail == said
 
 
@@ -180,7 +180,7 @@ def test_a_pattern_is_checked_as_pydantic_does_if_it_can(
     pattern: str, text: str, fits: bool
 ) -> None:
     schema = {"properties": {"it": {"pattern": pattern}}}
-    assert (not problems(schema, {"it": text}, "in")) == fits
+    assert (not list_problems(schema, {"it": text}, "in")) == fits
 
 
 @pytest.mark.parametrize(
@@ -199,13 +199,13 @@ def test_a_pattern_is_checked_as_pydantic_does_if_it_can(
     ],
 )
 def test_what_no_words_describe_is_said_by_the_author(rule: dict[str, Any], said: str) -> None:
-    (only,) = problems({"properties": {"it": rule}}, {"it": "x"}, "in")
+    (only,) = list_problems({"properties": {"it": rule}}, {"it": "x"}, "in")
     assert only.detail == said
 
 
 @pytest.mark.parametrize("value", [True, 3.0])
 def test_an_integer_is_one_of_python(value: object) -> None:
-    (only,) = problems({"properties": {"it": {"type": "integer"}}}, {"it": value}, "in")
+    (only,) = list_problems({"properties": {"it": {"type": "integer"}}}, {"it": value}, "in")
     assert only.detail == "must be of type integer"
 
 

@@ -37,7 +37,7 @@ UNKNOWN = "…"  # a text that is known only when it is said
 ROOMS = ("runtime", "approvals", "agents", "config")
 
 ERROR = re.compile(
-    r'\b(?:error\((\d+), |Forbidden\(\s*)"(\w+)",\s*(?:[^"\n]* or )?(?:f?"([^"\n]+)")?'
+    r'\b(?:build_error\(\s*(\d+), |Forbidden\(\s*)"(\w+)",\s*(?:[^"\n]* or )?(?:f?"([^"\n]+)")?'
 )
 FOR_ADMINS = re.compile(r"\b[Ff]or (?:an )?admins?\b")
 # Reasons of a 403 whose text depends on the person and the run.

@@ -11,7 +11,7 @@ from django.db import connection
 
 from runtime.core.documents.codec import decode_entry
 from runtime.core.run.continuation import Continuation
-from runtime.core.run.reducer import initial, step
+from runtime.core.run.reducer import make_initial_state, step
 from runtime.core.values.enums import EffectClass
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.worker import RecentRuns
@@ -55,7 +55,7 @@ def kept_states(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         recent: RecentRuns, run: UUID, rows: Sequence[Row], read: object, now: Continuation
     ) -> None:
         if [position for position, *_ in rows] == list(range(1, now.position + 1)):
-            folded = initial(run)
+            folded = make_initial_state(run)
             for _position, body, mac, *_ in rows:
                 entry = decode_entry(body)
                 folded = step(folded, entry.events, head=mac, at=entry.at)

@@ -126,7 +126,7 @@ def form_of(run: UUID) -> dict[str, Any]:
     """Return what approves the request of a run."""
     approval = Approval.objects.get(run=run)
     form = {"approval_id": approval.id, "verdict": "approve", "digest": approval.approval_digest}
-    return form | {"reason": "", "confirm": confirmation.required(approval), "actor": BEA}
+    return form | {"reason": "", "confirm": confirmation.find_required_name(approval), "actor": BEA}
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_a_decision_costs_as_much_after_many_steps(
         form = form_of(run)
         with monkeypatch.context() as patch, transaction.atomic():
             blocks = list[int]()
-            around(patch, pool, "row", before=partial(count_blocks, blocks))
+            around(patch, pool, "fetch_row", before=partial(count_blocks, blocks))
             decide(**form)
             transaction.set_rollback(True)
         flows.calls.clear()

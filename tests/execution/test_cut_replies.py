@@ -12,7 +12,7 @@ from runtime.control import verification
 from runtime.control.interventions import send_message
 from runtime.core.documents.codec import decode_entry
 from runtime.core.run.continuation import CutReply
-from runtime.core.run.reducer import fold, initial
+from runtime.core.run.reducer import fold, make_initial_state
 from runtime.execution.commit import StepWriter
 from runtime.execution.effects.kept_replies import _write
 from runtime.execution.effects.running import RunningEffect
@@ -93,7 +93,7 @@ def test_a_message_cuts_the_reply_off(rig: MakeBench) -> None:
     assert verification.verify(run.id).is_consistent
     rows = JournalEntry.objects.filter(run_id=run.id).order_by("position")
     folded = (event for body in bodies(rows) for event in decode_entry(body).events)
-    assert fold(initial(run.id), folded).usage == {
+    assert fold(make_initial_state(run.id), folded).usage == {
         kind: 2 * count for kind, count in CUT_USAGE.items()
     }
 

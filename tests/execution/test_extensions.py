@@ -11,9 +11,9 @@ from runtime.control.user_actions import extend
 from runtime.control.verification import verify
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import GateExtended
-from runtime.core.run.reducer import initial
+from runtime.core.run.reducer import make_initial_state
 from runtime.models import Run
-from runtime.reads.journal import latest, read
+from runtime.reads.journal import fold_last_state, read
 from tests.support.engine import MakeBench, Rig, pause, resume, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
@@ -22,7 +22,7 @@ SIGNED = TypeAdapter(GateExtended)
 
 
 def state(run: UUID) -> Continuation:
-    return latest(initial(run), read(run))
+    return fold_last_state(make_initial_state(run), read(run))
 
 
 @pytest.fixture

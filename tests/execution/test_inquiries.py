@@ -8,12 +8,12 @@ import pytest
 
 from runtime.control.interventions import ask_inquiry as ask_agent
 from runtime.control.verification import verify
-from runtime.core.run.reducer import initial
+from runtime.core.run.reducer import make_initial_state
 from runtime.core.values.enums import FailureCause, Verdict
 from runtime.execution.effects.running import no_abort
 from runtime.models import Signal
 from runtime.ports.effects import Abort, ModelFailure, ModelRequest, Outcome, ToolResult
-from runtime.reads.journal import latest, read
+from runtime.reads.journal import fold_last_state, read
 from tests.support.engine import MakeBench, Rig, lose, pause, resume, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.people import until
@@ -103,7 +103,7 @@ def test_an_answer_that_comes_after_the_decision_is_charged(
         until(lambda: "AnswerDropped" in types(run) or None, "the charge")
         tool.go_on.set()
         until(lambda: "Completed" in types(run) or None, "the run to end")
-    now = latest(initial(run), read(run))
+    now = fold_last_state(make_initial_state(run), read(run))
     assert (now.usage, now.spent.tokens, now.spent.micros) == (USED, 9, 5)
     assert verify(run).is_consistent
 
@@ -123,7 +123,7 @@ def test_an_answer_that_cannot_be_used_is_charged(desk: tuple[Rig, Hold], reply:
     run = asked(worker)
     assert worker.advance(run).status == "suspended"
     assert types(run)[-2:] == ["QuestionFailed", "AnswerDropped"]
-    assert latest(initial(run), read(run)).spent.micros == 5
+    assert fold_last_state(make_initial_state(run), read(run)).spent.micros == 5
 
 
 def test_a_paused_run_answers_when_it_is_resumed(desk: tuple[Rig, Hold]) -> None:

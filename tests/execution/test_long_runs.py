@@ -13,7 +13,7 @@ from runtime.control import verification
 from runtime.core.documents import codec
 from runtime.core.documents.continuations import Conversations, Lengths, decode_continuation
 from runtime.core.run.continuation import Continuation as State
-from runtime.core.run.reducer import initial
+from runtime.core.run.reducer import make_initial_state
 from runtime.core.values.call_options import CompactionOptions
 from runtime.core.values.enums import EffectClass
 from runtime.core.values.limits import MAX_SUMMARY
@@ -24,7 +24,7 @@ from runtime.keyring import signatures
 from runtime.models import CompactionBase, JournalEntry, Run, StoredContinuation
 from runtime.ports.agents import AgentInfo
 from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolResult
-from runtime.reads.entries import continuation
+from runtime.reads.entries import read_run_state
 from runtime.store import failpoints, pool, steps
 from runtime.store.tables import continuations
 from runtime.store.tables import journal as entries
@@ -129,7 +129,7 @@ def rows(bodies: str) -> tuple[Row, ...]:
 
 def test_a_run_is_taken_as_it_was_kept_and_only_once() -> None:
     recent, conversations = RecentRuns(), read(2)
-    assert recent.put(RUN, rows("ab"), conversations, initial(RUN))
+    assert recent.put(RUN, rows("ab"), conversations, make_initial_state(RUN))
     assert not recent.pop(OTHER, rows("ab")).rows
     known = recent.pop(RUN, rows("abc"))
     assert (known.rows, known.conversations) == (rows("ab"), conversations)
@@ -142,7 +142,7 @@ def test_other_unread_or_unwritten_entries_are_read_anew() -> None:
     others += [(first, (*second[:column], "x", *second[column + 1 :])) for column in range(4)]
     for count, found in [(0, (first, second)), (3, (first, second)), *((2, one) for one in others)]:
         recent = RecentRuns()
-        recent.put(RUN, (first, second), read(count), initial(RUN))
+        recent.put(RUN, (first, second), read(count), make_initial_state(RUN))
         assert not recent.pop(RUN, found).rows, found
 
 
@@ -150,7 +150,7 @@ def test_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "MAX_CHARACTERS", 10)
     recent, runs = RecentRuns(), [UUID(int=number) for number in range(5)]
     for number in (0, 1, 2, 3, 2, 4):
-        recent.put(runs[number], [(1, "abcd", "", "")], read(1), initial(RUN))
+        recent.put(runs[number], [(1, "abcd", "", "")], read(1), make_initial_state(RUN))
     kept = [recent.pop(run, ((1, "abcd", "", ""),)).conversations.position for run in runs]
     assert kept == [0, 0, 1, 0, 1]
 
@@ -159,7 +159,9 @@ def test_short_runs_make_room_by_their_number(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(worker, "MAX_RUNS", 2)
     recent, runs = RecentRuns(), [UUID(int=number) for number in range(3)]
     for run in runs:
-        assert not recent.put(run, rows("a"), Conversations(), replace(initial(run), position=1))
+        assert not recent.put(
+            run, rows("a"), Conversations(), replace(make_initial_state(run), position=1)
+        )
     assert [recent.pop(run, rows("a")).now is not None for run in runs] == [False, True, True]
 
 
@@ -181,7 +183,7 @@ def test_a_process_folds_the_entries_of_a_short_run_once(
 
 def test_conversations_that_read_an_unwritten_entry_are_not_kept() -> None:
     recent = RecentRuns()
-    assert not recent.put(RUN, rows("a"), read(2), replace(initial(RUN), position=1))
+    assert not recent.put(RUN, rows("a"), read(2), replace(make_initial_state(RUN), position=1))
     known = recent.pop(RUN, rows("a"))
     assert known.now is not None
     assert known.conversations.position == 0
@@ -190,9 +192,11 @@ def test_conversations_that_read_an_unwritten_entry_are_not_kept() -> None:
 def test_entries_up_to_the_later_of_continuation_and_kept_state_are_not_folded() -> None:
     def replayed(base: State, kept: State) -> State:
         found = entries.Entries(rows("ab"))  # which no release can read
-        return entries.replayed(base, UNPRUNED, found, position=2, head="mac b", kept_state=kept)
+        return entries.fold_entries(
+            base, UNPRUNED, found, position=2, head="mac b", kept_state=kept
+        )
 
-    first = replace(initial(RUN), position=1, head="mac a")
+    first = replace(make_initial_state(RUN), position=1, head="mac a")
     second = replace(first, position=2, head="mac b")
     assert replayed(second, first) is second
     assert replayed(first, second) is second
@@ -223,7 +227,7 @@ def entries_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def verified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The position of each entry whose MAC is verified."""
     found: list[str] = []
-    really = signatures.verifier
+    really = signatures.make_verifier
 
     def noted(*first: str) -> Any:
         verifies = really(*first)
@@ -234,7 +238,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return one
 
-    monkeypatch.setattr(signatures, "verifier", noted)
+    monkeypatch.setattr(signatures, "make_verifier", noted)
     return found
 
 
@@ -295,7 +299,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def count(found: dict[str, object], *_: object) -> None:
         sizes.append(len(str(found["c_body"])))
 
-    around(monkeypatch, continuations, "parameters", after=count)
+    around(monkeypatch, continuations, "build_state_parameters", after=count)
     return sizes
 
 
@@ -312,7 +316,7 @@ def suspended(desk: Rig, gates: int) -> Run:
     for _ in range(gates):
         run = desk.answer(run.id)
     assert run.status == "suspended"
-    shown = continuation(run.id) or {}
+    shown = read_run_state(run.id) or {}
     assert (shown["position"], shown["head"]) == (run.position, run.head)
     (gate,) = desk.open_gates(run.id)
     assert [str(gate.id)] == [pending["gate"] for pending in shown["pending"]]
@@ -358,7 +362,7 @@ def test_a_running_run_writes_few_continuations(
     rig: MakeBench, written: list[int], monkeypatch: pytest.MonkeyPatch, whole: bool, written_: int
 ) -> None:
     if whole:
-        monkeypatch.setattr(Conversations, "brief", lambda *_: None)
+        monkeypatch.setattr(Conversations, "shorten_continuation", lambda *_: None)
     desk = walking(rig, 40)
     run = desk.advance(desk.start("a"))
     assert (run.status, len(written)) == ("completed", written_)
@@ -384,7 +388,10 @@ def test_a_step_that_is_built_again_is_read_again(
 
     around(monkeypatch, steps, "commit", before=overtake)
     around(
-        monkeypatch, continuations, "parameters", before=lambda _, left_out: told.append(left_out)
+        monkeypatch,
+        continuations,
+        "build_state_parameters",
+        before=lambda _, left_out: told.append(left_out),
     )
     desk = walking(rig, 3)
     assert desk.advance(desk.start("a")).status == "completed"

@@ -85,7 +85,7 @@ def recorded(engine: Engine, number: str = "A-1") -> Run:
 
 def today(run: Run, *agents: AgentSpec, scripted: bool = True) -> Replay:
     return replay(
-        pool.in_transaction,
+        pool.join_transaction,
         run.id,
         handler=AgentEffects(registry_of(*agents)),
         approvals=FakeApprovals(),

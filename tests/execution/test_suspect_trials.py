@@ -234,7 +234,7 @@ def search(runs: Sequence[SimulatedRun]) -> tuple[int, int, int]:
     while not all(run.ended or run.quarantined for run in runs):
         rounds += any(not (run.ended or run.deadly) for run in runs)
         ordinary = [run for run in runs if not (run.ended or run.quarantined or run.suspected)]
-        for run in [run for run in ordinary if crash_loops.should_isolate(run.claim)]:
+        for run in [run for run in ordinary if crash_loops.needs_isolation(run.claim)]:
             run.suspected, run.losses = True, 0
             waiting.append(run)
             ordinary.remove(run)
@@ -254,7 +254,7 @@ def choose_groups(waiting: list[SimulatedRun]) -> list[list[SimulatedRun]]:
     tried: list[list[SimulatedRun]] = []
     for free in range(PROCESSES, 0, -1):
         suspects = [Suspect(run=run.id, losses=run.losses, waits=LONG) for run in waiting]
-        ids = {suspect.run for suspect in crash_loops.next_group(suspects, free)}
+        ids = {suspect.run for suspect in crash_loops.select_next_group(suspects, free)}
         group = [run for run in waiting if run.id in ids]
         if not group:
             break
@@ -310,11 +310,11 @@ def test_only_processes_that_a_run_lost_alone_quarantine_it() -> None:
 def test_suspects_are_tried_once_no_more_come(waits: Sequence[float], tried: int) -> None:
     """Else the first ones of many would take all processes, in groups of two or three."""
     suspects = [Suspect(run=uuid4(), losses=0, waits=seconds) for seconds in waits]
-    assert len(crash_loops.next_group(suspects, 1)) == tried
+    assert len(crash_loops.select_next_group(suspects, 1)) == tried
     lost = [Suspect(run=uuid4(), losses=1, waits=seconds) for seconds in waits]
-    assert len(crash_loops.next_group(lost, 1)) == len(waits)
+    assert len(crash_loops.select_next_group(lost, 1)) == len(waits)
 
 
 def test_runs_that_lost_as_many_groups_are_tried_together() -> None:
     suspects = [Suspect(run=uuid4(), losses=losses, waits=LONG) for losses in (1, 0, 1, 2)]
-    assert crash_loops.next_group(suspects, 1) == [suspects[0], suspects[2]]
+    assert crash_loops.select_next_group(suspects, 1) == [suspects[0], suspects[2]]

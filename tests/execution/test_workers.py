@@ -135,7 +135,7 @@ def test_a_machine_that_slept_past_a_lease_starts_nothing(monkeypatch: pytest.Mo
     at = datetime(2026, 1, 1, tzinfo=UTC)
     claim = leases.RunClaim(previous="queued", at=at, continuation_position=0, **place)  # type: ignore[arg-type]
     held = ClaimedRun(claim=claim, lease=Lease(), wake=lambda: None)
-    held.lease.renewed(heartbeat.elapsed())
+    held.lease.record_renewal(heartbeat.elapsed())
     assert held.has_budget()
     awake, (clock,) = heartbeat.elapsed, heartbeat.elapsed.args
     asleep = {time.CLOCK_BOOTTIME: 3600.0}
@@ -263,9 +263,9 @@ def test_a_waiting_run_releases_its_slot_and_acquires_one_again() -> None:
         waits = pool.submit(wait)
         assert waiting.wait(60)
         two.acquire()
-        assert two.any_free()
+        assert two.has_free_slot()
         two.acquire()
-        assert not two.any_free()
+        assert not two.has_free_slot()
         go_on.set()
         assert not waits.done()  # no slot is free yet
         two.release()

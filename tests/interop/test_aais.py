@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from signoff_client import Signoff
-from signoff_client.aais import envelopes_of
+from signoff_client.aais import build_envelopes
 from tests.interop.conftest import Desk
 
 pytestmark = pytest.mark.e2e
@@ -39,7 +39,7 @@ class Asked:
         """Export the request, and return the outcomes in it."""
         known = self.desk.office.stack.credentials
         with Signoff(known["url"], known["users"]["bea"]["token"]) as signoff:
-            envelopes = envelopes_of(signoff.read_approval(approval["id"]))
+            envelopes = build_envelopes(signoff.read_approval(approval["id"]))
         assert [aais.validate(envelope) for envelope in envelopes] == envelopes
         return [
             envelope["resolution"]["outcome"]

@@ -20,9 +20,9 @@ NEW = f"new:{'ab' * 32}\n"
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, settings: Settings) -> Iterator[Path]:
     settings.KEYS_DIR = tmp_path / "keys"
-    files._ring.cache_clear()
+    files._read_ring.cache_clear()
     yield tmp_path / "keys"
-    files._ring.cache_clear()
+    files._read_ring.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -42,14 +42,14 @@ def test_keys_are_made_once_for_their_owner(folder: Path, purpose: str, names: l
 def test_a_key_that_another_process_made_first_is_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = files._temporary
+    write = files._write_temporary
 
     def lose(path: Path, lines: list[str]) -> Path:
         path.parent.mkdir()
         path.write_text(NEW)
         return write(path, lines)
 
-    monkeypatch.setattr(files, "_temporary", lose)
+    monkeypatch.setattr(files, "_write_temporary", lose)
     assert files.ensure("journal").read_text() == NEW
     assert [file.name for file in folder.iterdir()] == ["journal.keys"]
 
@@ -57,7 +57,7 @@ def test_a_key_that_another_process_made_first_is_kept(
 @pytest.mark.parametrize("length", [32, 64, 65])
 def test_a_mac_is_that_of_the_library(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     key = os.urandom(length)
-    monkeypatch.setattr(files, "current_key", lambda _: ("a key", key))
+    monkeypatch.setattr(files, "read_current_key", lambda _: ("a key", key))
     for parts in ((), ("",), ("é", "1"), ("x" * 1000, "", "y")):
         texts = [part.encode() for part in ("signoff.journal.v1", *parts)]
         data = b"".join([len(text).to_bytes(8, "big") + text for text in texts])
@@ -69,7 +69,7 @@ def test_only_the_very_parts_that_were_sealed_verify() -> None:
     old = signatures.seal("journal", "run", "1", "body")
     files.rotate("journal")
     new = signatures.seal("journal", "run", "1", "body")
-    verifies = signatures.verifier("journal", "run")
+    verifies = signatures.make_verifier("journal", "run")
     for seal in (old, new):
         assert signatures.verify("journal", seal, "run", "1", "body")
         assert not signatures.verify("journal", seal, "run", "1", "body ")
@@ -77,7 +77,7 @@ def test_only_the_very_parts_that_were_sealed_verify() -> None:
         short = seal.mac[: signatures.SHORT]
         assert verifies(short, seal.key_id, "1", "body")
         assert not verifies(short, seal.key_id, "1b", "ody")
-        assert not signatures.verifier("journal", "other")(short, seal.key_id, "1", "body")
+        assert not signatures.make_verifier("journal", "other")(short, seal.key_id, "1", "body")
     assert not verifies(new.mac[: signatures.SHORT], old.key_id, "1", "body")
     with pytest.raises(KeyMissing):
         verifies(new.mac, "unknown", "1", "body")
@@ -90,7 +90,7 @@ def test_a_key_added_while_the_process_runs_is_found() -> None:
     new = signatures.seal("journal", "x")
     assert new.key_id == "new"
     path.write_text(before)
-    files._ring.cache_clear()
+    files._read_ring.cache_clear()
     with pytest.raises(KeyMissing, match="new"):
         signatures.verify("journal", new, "x")
     path.write_text(before + NEW)
@@ -118,7 +118,7 @@ def test_a_signature_is_of_exactly_this_text_for_this_purpose() -> None:
     signature = signatures.sign("decisions", "text")
     assert signatures.verify_signature("decisions", signature, "text")
     assert not signatures.verify_signature("decisions", signature, "text ")
-    public = Ed25519PublicKey.from_public_bytes(files.key_of("decisions", signature.key_id))
+    public = Ed25519PublicKey.from_public_bytes(files.read_key("decisions", signature.key_id))
     public.verify(bytes.fromhex(signature.hex), b"signoff.decisions.v1\ntext")
 
 
@@ -186,28 +186,28 @@ def test_a_command_prints_public_keys(folder: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == (folder / "decisions.public").read_text()
     call_command("public_keys", "archives")
     printed = [line.partition(":")[::2] for line in capsys.readouterr().out.split()]
-    assert printed == [(key_id, key.hex()) for key_id, key in signatures.public_keys()]
-    assert [key_id for key_id, _ in printed] == list(files.ids("journal"))
+    assert printed == [(key_id, key.hex()) for key_id, key in signatures.list_public_keys()]
+    assert [key_id for key_id, _ in printed] == list(files.list_key_ids("journal"))
 
 
 def test_workers_get_only_verifying_keys(folder: Path, tmp_path: Path, settings: Settings) -> None:
     settings.WORKER_KEYS_DIR = tmp_path / "worker-keys"
     for purpose in purposes.PURPOSES:
         files.ensure(purpose)
-    files.share()
+    files.share_keys()
     for _ in range(2):
-        shared = {files.shared_file(purpose) for purpose in purposes.PURPOSES}
+        shared = {files.name_shared_file(purpose) for purpose in purposes.PURPOSES}
         assert {file.name for file in settings.WORKER_KEYS_DIR.iterdir()} == shared
         for name in shared:
             assert (settings.WORKER_KEYS_DIR / name).read_text() == (folder / name).read_text()
         for purpose in purposes.PURPOSES:
             files.rotate(purpose)
     files.check(signing=True)
-    signer = signatures.current_signer().public_key
+    signer = signatures.read_current_signer().public_key
     settings.KEYS_DIR = settings.WORKER_KEYS_DIR
-    files._ring.cache_clear()
+    files._read_ring.cache_clear()
     files.check(signing=False)
-    assert signatures.current_signer().public_key == signer, (
+    assert signatures.read_current_signer().public_key == signer, (
         "the sweeper signs files of the archive"
     )
     with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):

@@ -21,7 +21,7 @@ def main() -> int:
         folder, servers = Path(name), Path(name) / "servers"
         folder.chmod(0o755)
         servers.mkdir(mode=0o700)
-        users.chown(users.unprivileged(), [servers])
+        users.chown(users.find_unprivileged_account(), [servers])
         with embedded.database(folder, servers) as url:
             os.environ["DATABASE_URL"] = url
             reached = [kinds[kind]() for kind in wanted]  # the second also if the first is not

@@ -10,8 +10,8 @@ from obstore.store import LocalStore, from_url
 
 from runtime.errors import ObjectStoreDown
 from runtime.ports.objects import MARKER, ObjectStore
-from runtime.store.object_stores.bucket import Listing, Unlisted, Unread, listing_at
-from runtime.store.object_stores.stores import Folder, store_at
+from runtime.store.object_stores.bucket import Listing, Unlisted, Unread, open_listing
+from runtime.store.object_stores.stores import Folder, open_store
 from tests.support.object_stores import MakeStore
 from tests.support.threads import together
 
@@ -115,14 +115,14 @@ def test_a_folder_that_is_not_the_store_is_down_and_lacks_nothing(tmp_path: Path
 def test_a_bucket_that_is_not_the_store_is_down_and_lacks_nothing(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = store_at(bucket)
+    store = open_store(bucket)
     store.put(KEY, b"here")
     for other in (f"{bucket}/elsewhere", "s3://no-such-bucket"):
-        for act in (store_at(other).get, store_at(other).delete):
+        for act in (open_store(other).get, open_store(other).delete):
             with pytest.raises(ObjectStoreDown, match=MARKER):
                 act(KEY)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    store = store_at(bucket)
+    store = open_store(bucket)
     with pytest.raises(ObjectStoreDown, match="error sending request"):
         store.check()
     for act in (store.get, store.delete, lambda key: store.put(key, b"")):
@@ -130,7 +130,7 @@ def test_a_bucket_that_is_not_the_store_is_down_and_lacks_nothing(
             act(KEY)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(ValueError, match="AccessKeyId"):
-        store_at(bucket)
+        open_store(bucket)
 
 
 def test_a_folder_deletes_the_part_of_a_killed_writer(tmp_path: Path) -> None:
@@ -185,14 +185,14 @@ def test_a_store_that_does_not_answer_says_so_in_time(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(Unlisted, match=r"^the store answers NoSuchBucket$"):
-        listing_at("s3://none-such/x").after("")
+        open_listing("s3://none-such/x").after("")
     found = Listing(from_url(bucket, client_options={"allow_http": True}))
     found._store.put("a", b"")
     [one] = found.after("")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setattr("runtime.store.object_stores.bucket.ANSWER", "200ms")
-        late = listing_at.__wrapped__(bucket)
+        late = open_listing.__wrapped__(bucket)
         with pytest.raises(Unlisted, match=r"^the store does not answer in time$"):
             late.after("")
         with pytest.raises(Unread) as unread:

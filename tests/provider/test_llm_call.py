@@ -22,8 +22,8 @@ from agents.effect_handler import AgentEffects
 from agents.endpoints import Endpoint, ProviderKind
 from agents.llm import event_loop
 from agents.llm.clients.openai_client import Client
-from agents.llm.messages import to_provider, tools_of
-from agents.llm.providers import CLIENTS, model_of
+from agents.llm.messages import build_model_tools, to_provider
+from agents.llm.providers import CLIENTS, take_next_client
 from agents.registry import Registry
 from agents.sdk import scripts, tool
 from agents.sdk.scripts import SUM_UP_MEMORY
@@ -227,7 +227,7 @@ def test_the_engine_and_not_the_client_retries_server_errors(
         assert (found.retryable, found.retry_after) == (True, after)
         assert len(provider.bodies) == 2
         for _ in range(2):  # until the models' loop has finished its current callbacks
-            loop = event_loop._running_loop()
+            loop = event_loop._ensure_loop()
             asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(60)
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
@@ -324,7 +324,7 @@ def test_a_request_is_the_one_that_the_client_itself_would_send(
     frame.settle(("denied", "not this one"))
     agent = hr.agents["account_agent"]
     conversation = to_provider(agent, tuple(frame.messages), calls=frame.calls)
-    tools = tools_of(agent) if offers else ModelRequestParameters()
+    tools = build_model_tools(agent) if offers else ModelRequestParameters()
 
     async def ask(kind: type[AsyncOpenAI]) -> None:
         client = kind(api_key=KEY, base_url=provider.url)
@@ -345,6 +345,6 @@ def test_a_request_is_the_one_that_the_client_itself_would_send(
 
 
 def test_calls_are_shared_out_among_a_few_clients(provider: Provider) -> None:
-    models: list[Any] = [model_of("openai:loopback") for _ in range(2 * CLIENTS)]
+    models: list[Any] = [take_next_client("openai:loopback") for _ in range(2 * CLIENTS)]
     assert len({id(model.client) for model in models}) == CLIENTS
     assert models[:CLIENTS] == models[CLIENTS:]

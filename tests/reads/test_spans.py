@@ -18,9 +18,9 @@ from runtime.core.values.verdicts import VERDICTS
 from runtime.ports.agents import AgentParts, Asking
 from runtime.reads import entries, run_page
 from runtime.reads.agent_picture import MAX_AGENTS, MAX_PARTS, Part, draw
-from runtime.reads.journal import JournalLine, Remaining, latest
-from runtime.reads.run_page import MAX_SECONDS, Shelf, usage_of
-from runtime.reads.timeline import RowFilter, StepMap, map_of
+from runtime.reads.journal import JournalLine, Remaining, fold_last_state
+from runtime.reads.run_page import MAX_SECONDS, Shelf, compute_budget_usage
+from runtime.reads.timeline import RowFilter, StepMap, build_map
 from runtime.reads.trace.fold import Trace, fold
 from runtime.reads.trace.span import Span, SpanKind, SpanResult, SpanState, Usage
 from tests.core.run.events import AT, begun, opened
@@ -39,7 +39,7 @@ def _folded_walk(walk: Walk) -> Trace:
 def test_an_ended_run_has_no_open_span() -> None:
     for trace in map(_folded, range(60)):
         if all(frame.outcome for frame in trace.roots):
-            for span in trace.spans():
+            for span in trace.list_spans():
                 assert span.start is None or span.end is not None, span.state
                 assert span.end is None or span.state.result is not SpanResult.OPEN, span.state
 
@@ -48,7 +48,7 @@ def test_calls_recorded_in_the_original_are_told_apart() -> None:
     forks = [_folded(seed).frames.values() for seed in range(3, 100, 10)]
     calls = [call for frames in forks for frame in frames for call in frame.calls]
     recorded = [call for call in calls if call.state in SETTLED and not call.spans]
-    states = {span.state for call in recorded if not call.child for span in call.spans_to_show()}
+    states = {span.state for call in recorded if not call.child for span in call.list_shown_spans()}
     assert states == {SpanState.RECORDED}
     for frame in (frame for frames in forks for frame in frames):
         models = [n for n, one in enumerate(frame.items) if getattr(one, "kind", "") == "model"]
@@ -123,7 +123,7 @@ def test_a_trace_ends_before_the_first_entry_that_no_state_follows_from(damage: 
     whole = fold(
         Remaining(run=RUN, lines=tuple(lines[: 3 if damage == "missing" else 4])), start=AT
     )
-    assert trace.spans() == whole.spans()
+    assert trace.list_spans() == whole.list_spans()
 
 
 # The map
@@ -152,7 +152,7 @@ def _span(
 
 def _map() -> StepMap:
     used = Usage(input=10, output=2, cost=5)
-    return map_of(
+    return build_map(
         [
             _span(SpanKind.QUEUE, 0, ""),
             _span(SpanKind.AGENT, 0, "root", SpanState.AT_WORK, is_open=True),
@@ -188,11 +188,11 @@ def test_rows_are_nested_below_their_agents() -> None:
 
 def test_rows_are_chosen_by_filter_and_text() -> None:
     steps = _map()
-    assert list(steps.matches(RowFilter.FAILED, "")) == [3, 6]
-    assert list(steps.matches(RowFilter.WAITING, "")) == [8]
-    assert list(steps.matches(RowFilter.PEOPLE, "")) == [8, 9]
-    assert list(steps.matches(None, "PAGE 7")) == [6]
-    assert list(steps.matches(RowFilter.FAILED, "mail")) == []
+    assert list(steps.select_rows(RowFilter.FAILED, "")) == [3, 6]
+    assert list(steps.select_rows(RowFilter.WAITING, "")) == [8]
+    assert list(steps.select_rows(RowFilter.PEOPLE, "")) == [8, 9]
+    assert list(steps.select_rows(None, "PAGE 7")) == [6]
+    assert list(steps.select_rows(RowFilter.FAILED, "mail")) == []
     assert [steps.count(choice) for choice in RowFilter] == [2, 1, 2]
 
 
@@ -201,7 +201,7 @@ def test_an_agent_has_the_usage_of_all_replies_below_it() -> None:
     total = Usage(input=20, output=4, cost=10)
     assert [steps.usages[index] for index in (1, 3, 7)] == [total, steps.usages[5], None]
     unpriced = _span(SpanKind.MODEL, 1, "root", usage=Usage(input=1, output=1, cost=None))
-    usage = map_of([*steps.spans, unpriced]).usages[1]
+    usage = build_map([*steps.spans, unpriced]).usages[1]
     assert usage == Usage(input=21, output=5, cost=None)
 
 
@@ -229,14 +229,14 @@ WHOLE = Remaining(run=RUN, lines=LINES)
 @pytest.mark.parametrize(
     "shown",
     [
-        lambda: usage_of(latest(WHOLE.start, WHOLE.lines)),
-        lambda: entries.state_after(RUN, len(LINES)),
+        lambda: compute_budget_usage(fold_last_state(WHOLE.start, WHOLE.lines)),
+        lambda: entries.read_state_after(RUN, len(LINES)),
     ],
 )
 def test_not_all_states_of_a_long_run_are_in_memory_at_once(
     shown: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entries, "remaining", lambda *_, **__: WHOLE)
+    monkeypatch.setattr(entries, "read_remaining", lambda *_, **__: WHOLE)
     tracemalloc.start()
     try:
         assert shown()

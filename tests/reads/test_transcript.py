@@ -28,7 +28,7 @@ from runtime.core.values.enums import CallState, EffectClass, GateKind, Verdict
 from runtime.models import JournalEntry
 from runtime.reads import run_figures
 from runtime.reads.run_figures import RunTotals, run_totals
-from runtime.reads.run_rows import quarantined
+from runtime.reads.run_rows import count_quarantined
 from runtime.reads.transcript import Transcript, read_transcript
 from tests.core.run.events import AT, TERMS, begun, opened, options, replied
 
@@ -170,11 +170,11 @@ def test_totals_cost_the_same_beside_five_times_as_many_ended_runs() -> None:
     costs = list[tuple[int, int]]()
     for minutes in ((1, 10_000), (10_001, 50_000)):
         ended(*minutes)
-        costs.append((blocks(run_totals), blocks(lambda: quarantined(Q()))))
+        costs.append((blocks(run_totals), blocks(lambda: count_quarantined(Q()))))
     few, many = costs
     assert many[0] < 1.5 * few[0] + 20
     assert many[1] < few[1] + 20
-    assert quarantined(Q()) == 1
+    assert count_quarantined(Q()) == 1
     assert run_totals() == RunTotals(
         people=3, working=2, paused=1, quarantined=1, failed=0, finished=1439, cancelled=0
     )

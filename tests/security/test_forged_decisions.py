@@ -124,12 +124,12 @@ def test_changed_arguments_with_new_digests_fail_the_signature_also_of_an_attack
     run = target.start()
     approval = target.decide(run)
     approval.args = '{"username": "newhire", "security_level": 5}'
-    approval.action_digest = snapshot.action_digest(approval) or ""
-    approval.approval_digest = snapshot.approval_digest(approval)
+    approval.action_digest = snapshot.compute_action_digest(approval) or ""
+    approval.approval_digest = snapshot.compute_approval_digest(approval)
     if signed_again:
         decision = Decision(verdict=Verdict.APPROVE, by="bea", reason="")
         assert approval.decided_at is not None
-        approval.statement = statements._text(
+        approval.statement = statements._encode_statement(
             statements.make(approval, decision, approval.decided_at)
         )
         text = f"signoff.decisions.v1\n{approval.statement}".encode()
@@ -143,7 +143,7 @@ def test_a_changed_request_that_the_web_signs_is_not_carried_out(target: Target)
     run = target.start()
     approval = target.request(run)
     approval.sentence = "Give no rights"
-    approval.approval_digest = snapshot.approval_digest(approval)
+    approval.approval_digest = snapshot.compute_approval_digest(approval)
     decision = Decision(verdict=Verdict.APPROVE, by="bea", reason="")
     approval.status, approval.decided_by, approval.reason = "approved", "bea", ""
     approval.decided_at = timezone.now()

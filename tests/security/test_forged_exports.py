@@ -166,7 +166,7 @@ def test_a_run_leaves_and_comes_by_command(target: Target, sender: Sender, tmp_p
 
 def archive(run: UUID) -> dict[str, Any]:
     """Archive a run, and return the row of its file."""
-    assert retention.archive_run(pool.djangos(), run)
+    assert retention.archive_run(pool.use_django_connection(), run)
     return dict(ArchivedRun.objects.values("place", "digest", "size").get(run=run))
 
 
@@ -276,6 +276,6 @@ def test_a_legal_hold_that_no_admin_lifted_holds(
     forge(run)
     with pytest.raises(Tampered):
         retention.erase(run)
-    assert not retention.archive_run(pool.djangos(), run)
+    assert not retention.archive_run(pool.use_django_connection(), run)
     assert JournalEntry.objects.filter(run_id=run).exists()
     assert not verification.verify(run).is_consistent

@@ -10,7 +10,7 @@ from pydantic_ai.models.function import AgentInfo
 from pytest_django import Settings
 
 from agents.llm.call import text_to_store
-from agents.llm.replies import from_provider
+from agents.llm.replies import convert_provider_reply
 from agents.sdk import Answer, Compaction
 from agents.sdk.scripts import answer, call, say
 from agents.testing import drive
@@ -74,7 +74,7 @@ def test_a_held_text_is_for_those_who_may_decide_now(
     put_in_force(rule)
     args = {"username": sealing.seal_arg(TOOL, "username", TEXT), "security_level": 3}
     actor = reader(seeds.pending(args=args))
-    [approval] = approval_views.approvals(actor).items or [None]
+    [approval] = approval_views.list_approvals(actor).items or [None]
     assert (approval is not None and TEXT in str(approval.args)) is is_read
 
 
@@ -140,7 +140,7 @@ def test_no_model_gets_a_sealed_value_opened_that_it_wrote(part: Callable[[], An
 def test_a_sealed_value_in_a_summary_or_a_cut_reply_is_not_opened_either() -> None:
     spec, token = spec_of("desk", model=agents._say), sealing.seal_held_text(TEXT)
     halves = ModelResponse(parts=[TextPart(token[:9]), TextPart(token[9:])])
-    assert sealing.open_text(from_provider(spec, halves, summary=True).text) == token
+    assert sealing.open_text(convert_provider_reply(spec, halves, summary=True).text) == token
     assert sealing.open_text(text_to_store(spec, token)) == token
     compaction = Compaction(messages=4, summarise=lambda _: token)
     flow = agents._drive(*[agents._summed_up] * 4, answer=False, compaction=compaction)

@@ -96,7 +96,7 @@ def test_nothing_is_left_of_a_replay_whose_run_goes_meanwhile(
 
     def drains() -> bool:
         if Run.objects.filter(id=run, archived_at=None, removed_at=None).exists():
-            assert end(pool.djangos(), run)
+            assert end(pool.use_django_connection(), run)
         return False
 
     replays.perform(replay, handler=code(), approvals=ApprovalService(), drains=drains)

@@ -131,16 +131,16 @@ def test_no_approved_call_starts_on_a_changed_ledger(target: Target, kept: Path,
 
 
 def test_a_line_that_a_crash_cut_off_makes_room(kept: Path) -> None:
-    used_approvals.record("undone a 1")
+    used_approvals.record_fact("undone a 1")
     with kept.open("a") as file:
         file.write("undone b 1 2f")
-    used_approvals.record("undone c 1")
+    used_approvals.record_fact("undone c 1")
     again = used_approvals.Ledger(kept)
-    assert again.facts() == {"undone a 1", "undone c 1"}
+    assert again.read_facts() == {"undone a 1", "undone c 1"}
     again.add("undone d 1")  # as another process does
-    assert used_approvals.contains("undone d 1")
-    used_approvals.record("undone e 1")
-    assert used_approvals.Ledger(kept).facts() == {f"undone {name} 1" for name in "acde"}
+    assert used_approvals.has_fact("undone d 1")
+    used_approvals.record_fact("undone e 1")
+    assert used_approvals.Ledger(kept).read_facts() == {f"undone {name} 1" for name in "acde"}
 
 
 @pytest.mark.parametrize(

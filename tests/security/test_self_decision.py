@@ -107,13 +107,13 @@ def settle(own: Own) -> tuple[int, ...]:
 
 def delegate(own: Own) -> tuple[int, ...]:
     """Ada acts in Bea's place, and Cora in Ada's, in Ada's run."""
-    now = clock.now()
+    now = clock.read_time()
     when = {"starts": now, "ends": now + timedelta(days=1)}
     put_in_force("rules: [{name: Ada, people: [ada]}]")
     theirs = seeds.pending()
     absences.announce(deputy="cora", actor=ADA, **when)
     found = own.page("approve", theirs, by="cora")
-    absences.end("ada", actor=ADA)
+    absences.end_absence("ada", actor=ADA)
     absences.announce(deputy="ada", actor=BEA, **when)
     return found, own.page("approve"), own.decision()
 

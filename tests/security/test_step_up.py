@@ -32,7 +32,7 @@ TWO = "rules: [{name: Fresh, step_up: required, quorum: 2}]"
 
 
 def _proof(seconds_ago: float = 0.0, how: str = "password+totp") -> dict[str, str]:
-    return {"how": how, "at": clock.to_wire(clock.now() - timedelta(seconds=seconds_ago))}
+    return {"how": how, "at": clock.to_wire(clock.read_time() - timedelta(seconds=seconds_ago))}
 
 
 def _with(person: str, proof: Mapping[str, str] | None) -> Actor:
@@ -76,12 +76,12 @@ def test_a_decision_needs_a_code_and_the_statement_says_so(
     proof = statements.read(approval).authenticated
     assert proof is not None
     assert proof["how"] == "password+totp"
-    assert clock.now() - datetime.fromisoformat(proof["at"]) < timedelta(minutes=5)
+    assert clock.read_time() - datetime.fromisoformat(proof["at"]) < timedelta(minutes=5)
     seeds.verify_decision(approval)
     seeds.verify_approval(approval)
     shows(log_in(cast.bea), approval, "Logged in with", "password+totp")
     shows(log_in(cast.bea), "/decisions/", "logged in with <bdi>password+totp")
-    view = approval_views.approval(approval.id, actor=Actor(person="bea"))
+    view = approval_views.read_approval(approval.id, actor=Actor(person="bea"))
     assert read_evidence(view)["request"]["authenticated"] == proof
 
 
@@ -122,7 +122,7 @@ def test_a_token_cannot_decide_it(approval: Approval, cast: Cast) -> None:
     form = {
         "verdict": "approve",
         "digest": approval.approval_digest,
-        "confirm": confirmation.required(approval, None),
+        "confirm": confirmation.find_required_name(approval, None),
     }
     answer = Caller(cast.bea).post(f"/approvals/{approval.id}/decision", form)
     assert (answer.status_code, answer.json()["code"]) == (403, "step_up")

@@ -42,7 +42,7 @@ def test_every_byte_of_a_continuation_and_its_mac_counts(target: Target) -> None
                 own.execute(CHANGE, (body, mac, run))
                 try:
                     base = continuations.load(own, run, row.base, entries.text)
-                    journal.replayed(base, mark, entries, position=row.position, head=row.head)
+                    journal.fold_entries(base, mark, entries, position=row.position, head=row.head)
                 except Tampered:
                     return False
             return True
@@ -165,9 +165,9 @@ def keys(settings: Settings, tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "keys"
     shutil.copytree(settings.KEYS_DIR, folder)
     settings.KEYS_DIR = folder
-    files._ring.cache_clear()
+    files._read_ring.cache_clear()
     yield folder
-    files._ring.cache_clear()
+    files._read_ring.cache_clear()
 
 
 @pytest.mark.parametrize("purpose", [purposes.CONTINUATION, purposes.JOURNAL, purposes.DECISIONS])
@@ -176,11 +176,11 @@ def test_a_run_waits_untouched_for_a_key_that_is_missing_and_rotated_keys_verify
 ) -> None:
     run = target.decided()
     before = _stored(run)
-    ring = files._path(purpose)
+    ring = files._locate_ring(purpose)
     line = ring.read_text()
     files.rotate(purpose)
     ring.write_text(ring.read_text().replace(line, ""))
-    files._ring.cache_clear()
+    files._read_ring.cache_clear()
 
     asked_at = timezone.now()
     left = target.advance(run)

@@ -36,12 +36,15 @@ def copy(target: Target, object_store: Breakable, tmp_path: Path) -> Path:
     """A copy of the file of an archived run, whose head names a hostile key, with public keys beside it."""
     run = target.decided()
     assert target.advance(run).status == "completed"
-    assert retention.archive_run(pool.djangos(), run)
+    assert retention.archive_run(pool.use_django_connection(), run)
     data = object_store.get(ArchivedRun.objects.get(run=run).place or "") or b""
-    head, text = signed_gzip.head_of(data), signed_gzip.text_of(data, max_characters=1_000_000)
+    head, text = (
+        signed_gzip.decode_head(data),
+        signed_gzip.decompress_text(data, max_characters=1_000_000),
+    )
     path = tmp_path / "run.gz"
     head = replace(head, key_id=HOSTILE, public_key=HOSTILE)
-    path.write_bytes(signed_gzip.encode(head, signed_gzip.body_of(text)))
+    path.write_bytes(signed_gzip.encode(head, signed_gzip.compress_body(text)))
     (tmp_path / "keys.public").write_text(tried("public_keys", "archives")[0])
     return path
 

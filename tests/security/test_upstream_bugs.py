@@ -14,7 +14,7 @@ from runtime.core.run.events import RunStarted
 from runtime.core.run.reducer import Entry
 from runtime.core.values.enums import Decision, EffectClass, GateKind, Verdict
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import action_digest
+from runtime.core.values.json_values import hash_action
 from tests.stored.scenarios import BOTH, INPUT, PAY, POST, boss, desk
 
 ACTION: dict[str, Any] = {
@@ -39,8 +39,8 @@ def test_only_the_shown_call_is_made() -> None:
 
 
 def test_an_approval_is_for_the_tool_as_it_was_shown() -> None:
-    assert action_digest(**ACTION) != action_digest(**{**ACTION, "schema": "sha256:b"})
-    assert action_digest(**ACTION) != action_digest(**{**ACTION, "path": ("desk", "refund")})
+    assert hash_action(**ACTION) != hash_action(**{**ACTION, "schema": "sha256:b"})
+    assert hash_action(**ACTION) != hash_action(**{**ACTION, "path": ("desk", "refund")})
 
 
 def test_a_decision_counts_once() -> None:

@@ -70,10 +70,10 @@ def test_the_events_that_end_a_call(event: e.Event, outcome: CallOutcome | None)
 @pytest.mark.parametrize("verdict", Verdict)
 def test_lists_label_each_verdict_by_its_outcome(verdict: Verdict) -> None:
     event = e.GateDecided(**DECIDED, verdict=verdict)
-    label = outcomes._outcome(event)
+    label = outcomes._make_outcome_label(event)
     assert (label and label.label) == {
         None: None,
         CallOutcome.DONE: "Done, as reported",
         CallOutcome.ANSWERED: "Answered, not made",
         CallOutcome.FAILED: "Failed",
-    }[steps._outcome(event)]
+    }[steps._classify_outcome(event)]

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from runtime.core.documents.blobs import Blob as Text
-from runtime.core.documents.blobs import digest_of
+from runtime.core.documents.blobs import hash_text
 from runtime.core.values.enums import EffectClass, Verdict
 from runtime.core.values.limits import KEPT_INLINE
 from runtime.errors import Tampered
@@ -45,7 +45,7 @@ def test_a_large_result_is_stored_once_beside_the_journal(desk: Rig, continued: 
     assert sum(map(len, bodies(JournalEntry.objects.filter(run_id=run)))) < 10_000
     assert len(StoredContinuation.objects.get(run=run).body) < 10_000
     stored = StoredBlob.objects.get()
-    assert stored.digest == digest_of(stored.body)
+    assert stored.digest == hash_text(stored.body)
     uses = set(BlobReference.objects.values_list("run", "blob"))
     assert uses == {(run, stored.digest), (other, stored.digest)}
     assert desk.heard() == {"call": "c1.0", "tool": "read", "outcome": "returned", "content": BIG}
@@ -108,7 +108,7 @@ def test_a_step_that_is_not_written_stores_nothing(desk: Rig) -> None:
 def test_only_unreferenced_blobs_unused_for_long_are_collected(own: Connection, desk: Rig) -> None:
     run = suspended(desk)
     stored = StoredBlob.objects.get()
-    again = blobs.parameters([Text(digest=stored.digest, text=stored.body)])
+    again = blobs.build_blob_parameters([Text(digest=stored.digest, text=stored.body)])
     long_ago = "UPDATE runtime_storedblob SET used_at = now() - interval '2 hours'"
     own.execute("INSERT INTO runtime_storedblob (digest, body) VALUES ('sha256:x', '1')")
     assert blobs.collect(own, 10) == 0
@@ -161,7 +161,7 @@ def test_a_long_entry_is_text(rig: MakeBench) -> None:
     run = desk.advance(desk.start("a")).id
     (row,) = [row for row in entries(run) if row.packed is None]
     assert len(row.mac) == signatures.SHORT
-    assert {one.key_id for one in entries(run)} <= set(files.ids(purposes.JOURNAL))
+    assert {one.key_id for one in entries(run)} <= set(files.list_key_ids(purposes.JOURNAL))
     assert desk.answer(run).status == "completed"
 
 
@@ -178,7 +178,7 @@ def test_a_truncated_mac_has_half_of_its_digits() -> None:
     files.ensure(purposes.JOURNAL)
     whole = signatures.seal(purposes.JOURNAL, "run", "1")
     assert signatures.seal(purposes.JOURNAL, "run", "1", short=True).mac == whole.mac[:32]
-    verifies = signatures.verifier(purposes.JOURNAL, "run")
+    verifies = signatures.make_verifier(purposes.JOURNAL, "run")
     accepted = [n for n in range(65) if verifies(whole.mac[:n], whole.key_id, "1")]
     assert accepted == [32]
     assert not signatures.verify(purposes.JOURNAL, whole, "run", "1", short=True)

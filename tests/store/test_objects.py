@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from django.db import transaction
 
-from runtime.core.documents.blobs import Blob, blob_of
+from runtime.core.documents.blobs import Blob, make_blob
 from runtime.errors import ObjectStoreDown
 from runtime.models import DroppedObject
 from runtime.models import StoredBlob as Row
@@ -19,7 +19,7 @@ from tests.support.object_stores import BOTH, Breakable
 from tests.support.threads import WITHIN, in_thread, wait_until_blocked
 
 pytestmark = pytest.mark.usefixtures("object_store")
-BLOB = blob_of('"large"')
+BLOB = make_blob('"large"')
 
 
 def keep(own: Connection, blob: Blob = BLOB) -> str:
@@ -46,7 +46,7 @@ def test_a_content_is_stored_once_under_one_key(own: Connection, object_store: B
     assert keep(own) == first
     retention.enforce(own, threading.Event())  # a step may be about to name it
     assert left(object_store) == (1, 0, 1)
-    assert objects.totals(own) == objects.Totals(objects=1, bytes=len(BLOB.text), dropped=0)
+    assert objects.count_objects(own) == objects.Totals(objects=1, bytes=len(BLOB.text), dropped=0)
     assert blobs.fetch(own, BLOB.digest) == "large"
 
 
@@ -78,7 +78,7 @@ def test_a_killed_sweeper_leaves_the_key_for_another_one(
 def test_two_sweepers_at_once_delete_an_object_once(
     own: Connection, object_store: Breakable
 ) -> None:
-    kept = keep(own), keep(own, blob_of('"other"'))
+    kept = keep(own), keep(own, make_blob('"other"'))
     with pool.open_own() as other, at_failpoint("deleted:object", lambda: sweep(other)):
         sweep(own)
     assert left(object_store) == (0, 0, 0)
@@ -97,7 +97,7 @@ def test_a_content_stored_while_two_collectors_delete_it_has_a_new_object(
             again.append(keep(worker))
 
     with transaction.atomic():
-        assert blobs.collect(pool.djangos(), 10) == 1
+        assert blobs.collect(pool.use_django_connection(), 10) == 1
         assert blobs.collect(own, 10) == 0, "the other collector has it"
         worker = in_thread(store_again)
         wait_until_blocked("INSERT INTO runtime_storedblob")

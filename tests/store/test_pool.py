@@ -54,11 +54,11 @@ def test_a_statement_learns_its_parameter_types_once(monkeypatch: pytest.MonkeyP
     parameters = {"a": "a", "b": b"b"}
     with pool.pooled() as connection:
         for statement in (first, second):
-            pool.row(connection, statement, parameters)
+            pool.fetch_row(connection, statement, parameters)
         assert set(learnt) == {str, bytes}
         learnt.clear()
         for statement in (first, second):
-            assert pool.row(connection, statement, parameters) is not None
+            assert pool.fetch_row(connection, statement, parameters) is not None
         assert not learnt
 
 
@@ -73,7 +73,7 @@ def test_a_frequent_statement_returns_what_a_cursor_returns(*, binary: bool) -> 
             for row in (values, dict.fromkeys(values)):
                 parameters = {**row, "more": more}
                 expected = connection.execute(statement, parameters, binary=binary).fetchone()
-                assert pool.row(connection, statement, parameters, binary=binary) == expected
+                assert pool.fetch_row(connection, statement, parameters, binary=binary) == expected
                 assert (expected is None) is not more
 
 
@@ -82,18 +82,18 @@ def test_errors_of_a_frequent_statement_are_those_of_a_cursor() -> None:
     statement, parameters = "SELECT 1 / %(a)s", {"a": 0}
     with pool.pooled() as connection:
         with pytest.raises(psycopg.errors.DivisionByZero) as told:
-            pool.row(connection, statement, parameters)
+            pool.fetch_row(connection, statement, parameters)
         assert "division by zero" in str(told.value)
         with pytest.raises(psycopg.errors.SyntaxError):
-            pool.row(connection, "SELEC %(a)s", parameters)
+            pool.fetch_row(connection, "SELEC %(a)s", parameters)
         ended = connection.info.backend_pid
         with pool.open_own() as other:
             other.execute("SELECT pg_terminate_backend(%s)", (ended,))
         with pytest.raises(psycopg.OperationalError) as lost:
-            pool.row(connection, statement, {"a": 1})
+            pool.fetch_row(connection, statement, {"a": 1})
         assert pool.is_passing(lost.value)
     with pool.pooled() as connection:
-        assert pool.row(connection, statement, {"a": 1}) == (1,)
+        assert pool.fetch_row(connection, statement, {"a": 1}) == (1,)
 
 
 @pytest.mark.usefixtures("transactional_db")
@@ -104,7 +104,7 @@ def test_a_connection_keeps_a_bounded_number_of_prepared_statements(
     pool.close()
     with pool.pooled() as connection:
         for number in (*range(5), *range(5)):
-            row = pool.row(connection, f"SELECT %(a)s::int + {number}", {"a": 1})
+            row = pool.fetch_row(connection, f"SELECT %(a)s::int + {number}", {"a": 1})
             assert row == (1 + number,)
         count = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'row_%%'"
         assert connection.execute(count).fetchall() == [(3,)]
@@ -114,7 +114,7 @@ def test_a_connection_keeps_a_bounded_number_of_prepared_statements(
 def test_a_frequent_statement_is_planned_once_and_limits_stay() -> None:
     with pool.pooled() as connection:
         for _ in range(3):
-            pool.row(connection, "SELECT %(a)s::text AS name", {"a": "a"})
+            pool.fetch_row(connection, "SELECT %(a)s::text AS name", {"a": "a"})
         plans = "SELECT generic_plans, custom_plans FROM pg_prepared_statements"
         assert connection.execute(f"{plans} WHERE statement LIKE '%AS name'").fetchall() == [(3, 0)]
         assert connection.execute("SHOW lock_timeout").fetchall() == [("2s",)]
@@ -131,7 +131,7 @@ def test_a_statement_whose_prepared_form_is_lost_is_executed_and_its_connection_
     statement = "SELECT number FROM counted WHERE number = %(number)s"
 
     def read(connection: pool.Connection) -> list[object]:
-        row = pool.row(connection, statement, {"number": 1})
+        row = pool.fetch_row(connection, statement, {"number": 1})
         own = connection.execute(statement, {"number": 1}, prepare=True).fetchone()
         return [row, own, connection.info.backend_pid]
 
@@ -174,8 +174,8 @@ def _backend() -> int:
 def test_after_an_outage_no_caller_waits_for_the_pools_pause(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    where = pool._parameters()
-    monkeypatch.setattr(pool, "_parameters", lambda: where)
+    where = pool._read_parameters()
+    monkeypatch.setattr(pool, "_read_parameters", lambda: where)
     monkeypatch.setattr(pool, "WAIT_SECONDS", 1.6)
     pool.close()
     socket = tmp_path / "socket"  # a way to Postgres that is not there yet

@@ -24,10 +24,10 @@ TEXT = json.dumps({"a run": ["entry"] * 9})
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, settings: Settings) -> Iterator[None]:
     settings.KEYS_DIR = tmp_path / "keys"
-    files._ring.cache_clear()
+    files._read_ring.cache_clear()
     files.ensure("journal")
     yield
-    files._ring.cache_clear()
+    files._read_ring.cache_clear()
 
 
 @pytest.fixture
@@ -37,19 +37,19 @@ def data(object_store: ObjectStore) -> bytes:
 
 
 def keys() -> list[bytes]:
-    return [key for _, key in signatures.public_keys()]
+    return [key for _, key in signatures.list_public_keys()]
 
 
 def test_the_signing_key_is_derived_by_rfc_5869(data: bytes) -> None:
-    key_id, key = files.current_key("journal")
+    key_id, key = files.read_current_key("journal")
     extracted = hmac.digest(bytes(32), key, "sha256")
     seed = hmac.digest(extracted, b"signoff.archives.ed25519.v1\x01", "sha256")
     private = Ed25519PrivateKey.from_private_bytes(seed)
     public = private.public_key().public_bytes_raw()
-    assert signatures.public_keys()[0] == (key_id, public)
+    assert signatures.list_public_keys()[0] == (key_id, public)
     head, text = sealed_files.open_with(data, [public])
     assert (head.name, head.key_id, head.public_key, text) == ("run 1", key_id, public.hex(), TEXT)
-    signed = b"signoff.archives.v1\n" + head.statement().encode()
+    signed = b"signoff.archives.v1\n" + head.build_statement().encode()
     private.public_key().verify(bytes.fromhex(head.signature), signed)
     assert gzip.decompress(data).decode() == TEXT, "any reader of gzip shows the text"
 
@@ -70,13 +70,13 @@ def test_a_change_of_any_byte_is_refused(data: bytes) -> None:
 
 def test_a_text_is_whole_and_alone_and_not_too_large(data: bytes) -> None:
     most = len(TEXT)
-    assert signed_gzip.text_of(data, max_characters=most) == TEXT
+    assert signed_gzip.decompress_text(data, max_characters=most) == TEXT
     not_ascii = gzip.compress("é".encode())
     for other in (data[:-1], data + b"\0", data[:-20] + b"x" * 20, not_ascii):
         with pytest.raises(Unreadable):
-            signed_gzip.text_of(other, max_characters=most)
+            signed_gzip.decompress_text(other, max_characters=most)
     with pytest.raises(Unreadable, match="too large"):
-        signed_gzip.text_of(data, max_characters=most - 1)
+        signed_gzip.decompress_text(data, max_characters=most - 1)
 
 
 def refused(open_file: Callable[[bytes], object], data: bytes) -> None:
@@ -88,14 +88,16 @@ def test_another_name_or_key_is_refused(data: bytes) -> None:
     with pytest.raises(Tampered, match="'run 1', not 'run 2'"):
         sealed_files.open_file(data, name="run 2")
     attacker = signatures._derive_signer("own", bytes(32))
-    head, body = signed_gzip.head_of(data), signed_gzip.body_of(TEXT)
+    head, body = signed_gzip.decode_head(data), signed_gzip.compress_body(TEXT)
     for key_id, public_key in (
         (head.key_id, head.public_key),
         (head.key_id, attacker.public_key),
         (attacker.key_id, attacker.public_key),
     ):
         said = replace(head, key_id=key_id, public_key=public_key)
-        forged = signed_gzip.encode(replace(said, signature=attacker.sign(said.statement())), body)
+        forged = signed_gzip.encode(
+            replace(said, signature=attacker.sign(said.build_statement())), body
+        )
         with pytest.raises(Tampered, match="not signed with a given key"):
             sealed_files.open_with(forged, keys())
         refused(sealed_files.open_file, forged)

@@ -317,7 +317,7 @@ def test_a_ring_makes_a_run_due_earlier_and_never_later(own: Connection, run: UU
     runs.notify_signal(own, run)
     assert Run.objects.get(id=run).due_at == due
     row(run, due_at=late)
-    began = pool.now(own)
+    began = pool.read_clock(own)
     runs.notify_signal(own, run)
     found = Run.objects.get(id=run)
     assert found.due_at is not None
@@ -348,18 +348,18 @@ def test_signals_count_from_their_effective_time_and_can_be_withdrawn_before(
     for to, gate, at in zip(
         (run, run, run, other), made, (latest, None, later, later), strict=True
     ):
-        body = signals.body_of(gate, Decision(verdict=Verdict.APPROVE, by="bea"))
+        body = signals.encode_decision(gate, Decision(verdict=Verdict.APPROVE, by="bea"))
         own.execute(
             f"WITH decided AS (SELECT %(run)s::uuid AS run_id) {signals.SEND}",
             {"run": to, "kind": signals.GATE_DECIDED, "body": body, "effective_at": at},
         )
     mail = signals.read(own, run)
     assert (len(mail.due), mail.next) == (1, later)
-    assert len(signals.waiting(own, run)) == 3
+    assert len(signals.list_waiting_signals(own, run)) == 3
     assert signals.withdraw(own, run, made[1]) == []
     assert signals.withdraw(own, run, made[2]) == [made[2]]
     assert signals.withdraw(own, run) == [made[0]]
-    assert [len(signals.waiting(own, one)) for one in (run, other)] == [1, 1]
+    assert [len(signals.list_waiting_signals(own, one)) for one in (run, other)] == [1, 1]
 
 
 def test_signals_are_read_in_the_order_they_were_sent(own: Connection, run: UUID) -> None:
@@ -367,8 +367,8 @@ def test_signals_are_read_in_the_order_they_were_sent(own: Connection, run: UUID
     signals.send(own, run, signals.ResumeSignal(by="ada"))
     kinds = [type(one).__name__ for one in signals.read(own, run).due]
     assert kinds == ["PauseSignal", "ResumeSignal"]
-    assert signals.last_of(own, run, signals.PAUSE, signals.RESUME) == signals.RESUME
-    assert signals.last_of(own, run, signals.CANCEL) is None
+    assert signals.find_last_kind(own, run, signals.PAUSE, signals.RESUME) == signals.RESUME
+    assert signals.find_last_kind(own, run, signals.CANCEL) is None
 
 
 # Gates

@@ -30,7 +30,7 @@ from runtime.core.run.events import (
     RunStarted,
 )
 from runtime.core.run.forks import change_value, fork_document, without_permissions
-from runtime.core.run.reducer import initial
+from runtime.core.run.reducer import make_initial_state
 from runtime.core.run.retries import on_no_reply
 from runtime.core.values.enums import CallState, Decision, FailureCause, Verdict
 from runtime.ports.approvals import Allowed, ReviewSnapshot
@@ -138,10 +138,10 @@ def document_of(worker: MemoryWorker) -> dict[str, Any]:
     conversations = Conversations()
     for text in worker.journal:
         conversations.read(text)
-    brief = conversations.brief(worker.now)
+    brief = conversations.shorten_continuation(worker.now)
     return {
         "clock": worker.clock.isoformat(),
-        "journal": [codec.stored_text(text) for text in worker.journal],
+        "journal": [codec.encode_stored_text(text) for text in worker.journal],
         "continuation": continuations.encode_continuation(worker.now),
         "brief": brief and continuations.encode_continuation(brief.state, brief.lengths),
         "gates": [
@@ -234,7 +234,7 @@ def _forked(worker: MemoryWorker) -> None:
     fork = Forked(of=worker.now.run, position=1, by="eve", state=fork_document(now), change=place)
     worker.journal.clear()
     worker._work.ready.clear()
-    worker.now = initial(UUID(int=9))
+    worker.now = make_initial_state(UUID(int=9))
     worker.advance(RunStarted(agent="desk", input=INPUT, requester="eve"), fork)
     worker.go_on()
 
@@ -265,7 +265,8 @@ SCENES = {
     "hold": Scene(spec=lambda: desk(call("price", **INPUT), PAY, holds=Holds(every=1))),
     "paused": Scene(spec=lambda: desk(PAY), then=lambda worker: worker.advance(PAUSED)),
     "waiting": Scene(
-        spec=lambda: desk(WAIT, PAY, more=[wait_for]), shows=lambda now: bool(now.all_waiting())
+        spec=lambda: desk(WAIT, PAY, more=[wait_for]),
+        shows=lambda now: bool(now.list_all_waiting()),
     ),
     "message": Scene(
         spec=lambda: desk(PAY),

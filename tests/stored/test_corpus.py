@@ -18,12 +18,12 @@ from agents.testing.worker import MemoryWorker
 from runtime.core.documents import codec, continuations
 from runtime.core.documents.codec import UPCASTERS, Document
 from runtime.core.run.continuation import Continuation, Pending
-from runtime.core.run.reducer import initial, step
+from runtime.core.run.reducer import make_initial_state, step
 from runtime.core.run.retries import recover
 from runtime.core.values.enums import Decision, GateKind, Verdict
 from runtime.core.values.errors import NewerSchema, Unreadable
 from runtime.core.values.verdicts import FRAME_GATES
-from runtime.reads.journal import unreadable_sql
+from runtime.reads.journal import build_unreadable_sql
 from runtime.store.tables.signals import ResumeSignal
 from tests.stored.scenarios import PICTURE, SCENES, written
 
@@ -119,7 +119,7 @@ def state_of(document: dict[str, Any], form: str = "continuation") -> Continuati
 
 
 def folded(document: dict[str, Any], run: Continuation) -> Continuation:
-    now = initial(run.run)
+    now = make_initial_state(run.run)
     for text in document["journal"]:
         entry = codec.decode_entry(text)
         now = step(now, entry.events, head="", at=entry.at)
@@ -152,8 +152,8 @@ def test_a_stored_run_is_read_and_written_as_it_was(name: str) -> None:
         assert state_of(document, "brief") == now
     for text in document["journal"]:
         entry = codec.decode_entry(text)
-        assert codec.stored_text(codec.encode_entry(entry)) == text
-        assert re.match(codec.readable_pattern(), text), "a decision would be refused"
+        assert codec.encode_stored_text(codec.encode_entry(entry)) == text
+        assert re.match(codec.build_readable_pattern(), text), "a decision would be refused"
 
 
 @each
@@ -195,7 +195,7 @@ def test_a_run_of_an_older_schema_goes_on_to_its_end(
     now = state_of(OLDER)
     assert state_of(OLDER, "brief") == folded(OLDER, now) == now
     assert (now.requester, now.origin) == ("ada", ("ada",))
-    assert all(re.match(codec.readable_pattern(), text) for text in OLDER["journal"])
+    assert all(re.match(codec.build_readable_pattern(), text) for text in OLDER["journal"])
     _goes_on(SCENES["approval"].spec(), OLDER, verdict, ENDS["approval"][VERDICTS.index(verdict)])
 
 
@@ -210,7 +210,7 @@ def test_a_run_of_a_newer_schema_is_left_as_it_is() -> None:
     with pytest.raises(NewerSchema):
         heir._take_over()
     assert (heir.journal, heir.calls) == (kept, [])
-    assert all(codec.stored_text(text) == text for text in NEWER["journal"])
-    pattern = codec.readable_pattern()
+    assert all(codec.encode_stored_text(text) == text for text in NEWER["journal"])
+    pattern = codec.build_readable_pattern()
     assert not any(re.match(pattern, text) for text in NEWER["journal"])
-    assert f"!~ '{pattern}'" in unreadable_sql("run")
+    assert f"!~ '{pattern}'" in build_unreadable_sql("run")

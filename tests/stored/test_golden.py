@@ -15,12 +15,12 @@ from uuid import UUID
 import pytest
 
 from runtime.core.documents import codec, continuations, export_file
-from runtime.core.documents.blobs import blob_refs
+from runtime.core.documents.blobs import collect_blob_refs
 from runtime.core.run import continuation, retries
 from runtime.core.run.events import EVENT_TYPES
 from runtime.core.run.forks import is_quiescent, without_permissions
 from runtime.core.run.planning import AnswerInquiry, plan
-from runtime.core.run.reducer import Entry, evolve, initial
+from runtime.core.run.reducer import Entry, evolve, make_initial_state
 from runtime.core.run.retries import recover
 from runtime.core.values import budgets, limits
 from runtime.core.values.budgets import Limit
@@ -85,13 +85,13 @@ def test_numbers_and_names_that_people_rely_on() -> None:
 
 def looked_at(run: str, entry: str) -> Iterator[dict[str, Any]]:
     """The view after each event of a history, and the whole state now and then."""
-    now = initial(UUID(run))
+    now = make_initial_state(UUID(run))
     events = codec.decode_entry(entry).events
     for number, event in enumerate(events, start=1):
         now = evolve(now, event)
         seen = _seen(now)
         if number % EVERY == 0 or number == len(events):
-            seen["state"] = continuations.document_of(now)
+            seen["state"] = continuations.build_document(now)
             del seen["state"]["schema"]  # which is that of the release
         yield seen
 
@@ -106,13 +106,13 @@ def contains(told: Any, written: Any) -> bool:
 
 def _seen(now: continuation.Continuation) -> dict[str, Any]:
     return {
-        "status": [str(continuation.status_of(now, leased=held)) for held in (True, False)],
+        "status": [str(continuation.derive_status(now, leased=held)) for held in (True, False)],
         "plan": [_plain(effect) for effect in plan(now)],
         "recovery": [_plain(event) for event in recover(now)],
         "waits": [_plain(wait) for wait in now.waits()],
         "fork": [is_quiescent(now), [_plain(effect) for effect in plan(without_permissions(now))]],
         "path": list(now.path(ROOT, "t")) if now.root else [],
-        "refers": sorted(blob_refs(now)),
+        "refers": sorted(collect_blob_refs(now)),
     }
 
 

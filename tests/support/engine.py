@@ -21,7 +21,7 @@ from runtime.control import interventions as cancelling
 from runtime.control import interventions as pausing
 from runtime.control.start import create
 from runtime.control.user_actions import settle
-from runtime.core.documents.codec import decode_entry, documents_of, plain_text
+from runtime.core.documents.codec import build_event_documents, decode_entry, decode_stored_text
 from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import Decision, Verdict
 from runtime.execution.claim import advance
@@ -33,7 +33,7 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalPort
 from runtime.ports.effects import EffectHandler, Outcome, ToolRequest, ToolResult
-from runtime.reads.journal import stored
+from runtime.reads.journal import read_stored_entries
 from runtime.store import loading, pool
 from runtime.store.leases import RunClaim
 from runtime.store.pool import Connection
@@ -105,7 +105,9 @@ def resume(run: UUID, reason: str = "") -> None:
 def events(run: UUID) -> list[dict[str, Any]]:
     """Everything in the journal of a run, in order."""
     rows = JournalEntry.objects.filter(run_id=run).order_by("position")
-    return [event for body in bodies(rows) for event in documents_of(decode_entry(body).events)]
+    return [
+        event for body in bodies(rows) for event in build_event_documents(decode_entry(body).events)
+    ]
 
 
 def types(run: UUID) -> list[str]:
@@ -279,7 +281,7 @@ def _give_each(hints: Sequence[broker.Message]) -> None:
 @pytest.fixture
 def everything_permitted() -> Iterator[None]:
     """Let everybody do everything, for tests whose people have no accounts."""
-    real = wiring.access()
+    real = wiring.resolve_access()
     wiring.plug(access=FakeAccess())
     yield
     wiring.plug(access=real)
@@ -296,7 +298,7 @@ def rig(
     by_hand: None, everything_permitted: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[MakeBench]:
     monkeypatch.setattr(broker, "send_all", _give_each)
-    real = wiring.approvals()
+    real = wiring.resolve_approvals()
     rigs: list[Rig] = []
 
     def make(agents: dict[str, Script], **tools: FakeTool) -> Rig:
@@ -340,7 +342,7 @@ def short_lease(settings: Settings) -> None:
 
 
 def bodies(rows: QuerySet[JournalEntry]) -> list[str]:
-    return [body for _, body, _ in stored(rows)]
+    return [body for _, body, _ in read_stored_entries(rows)]
 
 
 def body(**where: Any) -> str:
@@ -351,7 +353,7 @@ def body(**where: Any) -> str:
 
 def mac(**where: Any) -> str:
     """The MAC of the one entry with these columns."""
-    ((_, _, found),) = stored(JournalEntry.objects.filter(**where))
+    ((_, _, found),) = read_stored_entries(JournalEntry.objects.filter(**where))
     return found
 
 
@@ -365,5 +367,5 @@ def stored_texts() -> str:
             cursor.execute(f'SELECT * FROM "{table}"')
             rows += [str(row) for row in cursor.fetchall()]
         cursor.execute("SELECT body FROM runtime_journalentry")
-        rows += [plain_text(body) for (body,) in cursor.fetchall()]
+        rows += [decode_stored_text(body) for (body,) in cursor.fetchall()]
     return "\n".join(rows)

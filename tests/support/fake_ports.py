@@ -102,7 +102,7 @@ class FakeAccess:
     def require_read(self, actor: Actor, scope: str, rights: Any, *, at: datetime) -> None:
         return None
 
-    def readable_runs(self, actor: Actor) -> Q:
+    def select_readable_runs(self, actor: Actor) -> Q:
         return Q()
 
     def may_control(self, actor: Actor, requester: str) -> bool:
@@ -113,7 +113,7 @@ class FakeAccess:
     def require_agents(self, actor: Actor) -> None:
         return None
 
-    def reads_continuations(self, actor: Actor) -> bool:
+    def may_read_continuations(self, actor: Actor) -> bool:
         return True
 
 
@@ -148,7 +148,7 @@ class FakeEffects:
             items=name in self.lists,
         )
 
-    def fingerprints(self) -> dict[str, str]:
+    def read_fingerprints(self) -> dict[str, str]:
         return {name: self.agent(name).fingerprint for name in self.agents}
 
     def compare_version(self, name: str, fingerprint: str) -> VersionChange | None:

@@ -12,7 +12,7 @@ from uuid import UUID
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from runtime.core.documents import export_file
-from runtime.core.documents.blobs import digest_of
+from runtime.core.documents.blobs import hash_text
 from runtime.core.documents.export_file import ExportFile
 
 
@@ -40,9 +40,7 @@ class Sender:
         package = export_file.decode(text)
         document = json.loads(package.manifest)
         document["run"] = str(run or uuid7())
-        document["entries"] = export_file.digest_of_digests(
-            digest_of(body) for body in package.entries
-        )
+        document["entries"] = export_file.hash_digests(hash_text(body) for body in package.entries)
         manifest(document)
         changed = replace(package, manifest=json.dumps(document))
         return export_file.encode(self.sign(changed))

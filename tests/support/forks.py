@@ -23,7 +23,7 @@ from typing import IO, Any, cast
 
 from config.env.environment import ROOT
 from config.local.processes import spawn
-from config.local.processes.users import Account, starter
+from config.local.processes.users import Account, read_starter_account
 from tests.support import commands
 
 _SERVER = multiprocessing.get_context("forkserver")
@@ -72,9 +72,9 @@ def start(
     words: Sequence[object], log: Path, *, env: Mapping[str, str], account: Account | None = None
 ) -> commands.Process:
     """Fork a Python program of the checkout in a session of its own, writing to `log`, or start it."""
-    account = account or starter()
+    account = account or read_starter_account()
     if not _is_possible(env):
-        return commands.start(words, log, env=env, **account.popen())
+        return commands.start(words, log, env=env, **account.build_popen_arguments())
     log.touch()
     command = [str(word) for word in words]
     fork = Fork(begin(_be, command, dict(env), (os.devnull, str(log), str(log)), account))
@@ -88,7 +88,7 @@ def run(*words: object, env: Mapping[str, str]) -> commands.Done:
         return commands.run(*command, env=env)
     with tempfile.TemporaryDirectory() as folder:
         files = [f"{folder}/{name}" for name in ("out", "error")]
-        fork = Fork(begin(_be, command, dict(env), (os.devnull, *files), starter()))
+        fork = Fork(begin(_be, command, dict(env), (os.devnull, *files), read_starter_account()))
         code = fork.wait(commands.WITHIN)
         out, error = (Path(file).read_text() for file in files)
     return commands.Done(command, code, out, error)
@@ -133,7 +133,7 @@ def adopt(environment: Mapping[str, str]) -> None:
     connections._settings = None  # type: ignore[attr-defined]
     connections.__dict__.pop("settings", None)
     logging.config.dictConfig(settings.LOGGING)
-    app.conf.update(transport.connection(settings.REDIS_URL))
+    app.conf.update(transport.build_celery_settings(settings.REDIS_URL))
     apps.get_app_config("config").ready()
 
 
@@ -167,7 +167,7 @@ def _fork(
     process = multiprocessing.get_context("fork").Process(
         target=_become,
         args=([str(word) for word in command], environment, files, account, pass_fds),
-        kwargs={"arrange": spawn._on_linux(signal.SIGKILL, core)},
+        kwargs={"arrange": spawn._make_child_setup(signal.SIGKILL, core)},
     )
     process.start()
     os.close(files[0])

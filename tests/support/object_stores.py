@@ -13,7 +13,7 @@ from runtime.core.values.limits import KEPT_INLINE
 from runtime.errors import ObjectStoreDown
 from runtime.ports import wiring
 from runtime.ports.objects import ObjectStore
-from runtime.store.object_stores.stores import store_at
+from runtime.store.object_stores.stores import open_store
 
 LARGE = "x" * (KEPT_INLINE + 1)
 BOTH = pytest.mark.parametrize("object_store", ["folder", "s3"], indirect=True)
@@ -91,9 +91,9 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
 
     def make(kind: str) -> ObjectStore:
         if kind == "s3":
-            return store_at(request.getfixturevalue("bucket"))
+            return open_store(request.getfixturevalue("bucket"))
         (tmp_path / "objects").mkdir()
-        return store_at(str(tmp_path / "objects"))
+        return open_store(str(tmp_path / "objects"))
 
     return make
 

@@ -14,7 +14,7 @@ from approvals.requests import snapshot
 from runtime.control.interventions import cancel as cancel_run
 from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.enums import EffectClass, GateKind, Risk, Verdict
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 from runtime.errors import Forbidden
 from runtime.keyring import purposes, signatures
 from runtime.models import JournalEntry, Run, StoredContinuation
@@ -45,7 +45,7 @@ def reseal(approvals: Iterable[Approval], **changes: Any) -> None:
     for approval in approvals:
         for name, value in changes.items():
             setattr(approval, name, value)
-        approval.approval_digest = snapshot.approval_digest(approval)
+        approval.approval_digest = snapshot.compute_approval_digest(approval)
         seal = signatures.seal(purposes.REQUESTS, approval.approval_digest, short=True)
         approval.seal, approval.seal_key_id = seal.mac, seal.key_id
         approval.save()
@@ -105,7 +105,7 @@ class OfficeEffects(FakeEffects):
         if not changed:
             return facts
         return replace(
-            facts, **changed, schema_digest=sha256_of(changed.get("schema", facts.schema))
+            facts, **changed, schema_digest=hash_value(changed.get("schema", facts.schema))
         )
 
 

@@ -62,7 +62,7 @@ def reader_of(browser: Client) -> str | None:
 def send(client: Client, approval: Approval, way: str, **form: str) -> Any:
     """Send the form for this way to decide, as the page has it; at high risk that of the second step."""
     edited = json.loads(form["arguments"]) if form.get("arguments", "").startswith("{") else None
-    confirm = confirmation.required(approval, edited)
+    confirm = confirmation.find_required_name(approval, edited)
     form = {"digest": approval.approval_digest, "confirm": confirm or "", **form}
     return client.post(f"/a/{approval.id}/{way}/", form)
 
@@ -81,7 +81,7 @@ def in_order(page: str, *words: str) -> None:
 
 @contextmanager
 def queries_at_most(number: int) -> Iterator[None]:
-    wiring.catalogue().titles()  # which a process remembers
+    wiring.resolve_catalogue().read_titles()  # which a process remembers
     with CaptureQueriesContext(connection) as made:
         yield
     assert len(made) <= number, [query["sql"] for query in made]

@@ -15,7 +15,7 @@ django.setup()
 from pydantic_ai.messages import ModelRequest  # noqa: E402
 
 from agents.llm.call import run_script  # noqa: E402
-from agents.llm.replies import from_provider  # noqa: E402
+from agents.llm.replies import convert_provider_reply  # noqa: E402
 from tests.support.scripted_agents.flows import outer  # noqa: E402
 
 for _name in (
@@ -32,6 +32,6 @@ for _name in (
 
 # The first answer in a process takes long.
 _reply, _usage = run_script(outer, [ModelRequest.user_text_prompt('{"turns": []}')])
-from_provider(outer, _reply, usage=_usage)
+convert_provider_reply(outer, _reply, usage=_usage)
 gc.freeze()
 gc.enable()

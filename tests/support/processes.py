@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 
 from config.local.processes.users import Account
-from config.processes import table
+from config.processes import list_processes
 from tests.support import commands, forks
 from tests.support.people import until
 from tests.support.stack import Stack
@@ -44,7 +44,7 @@ def of(stack: Stack, kind: str) -> Hand:
 def another(stack: Stack, kind: str, name: str, *, bind: str = "", **extra: str) -> Iterator[Hand]:
     """One more process of that kind for as long as the block lasts; it answers when the block begins."""
     like = of(stack, kind).process
-    (wanted,) = [one for one in table(bind=bind) if one.name == kind]
+    (wanted,) = [one for one in list_processes(bind=bind) if one.name == kind]
     log = stack.home / f"{name}.log"
     environment = like.environ() | extra
     process = forks.start(wanted.command, log, env=environment, account=_account(like))

@@ -37,7 +37,7 @@ from runtime.core.values.enums import (
     Risk,
     Verdict,
 )
-from runtime.core.values.json_values import action_digest, sha256_of
+from runtime.core.values.json_values import hash_action, hash_value
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ReviewSnapshot
@@ -83,7 +83,7 @@ def person(username: str, *groups: Group) -> Actor:
     return Actor(person=username)
 
 
-_now = clock.now
+_now = clock.read_time
 _rows: dict[tuple[str, ...], tuple[str, str]] = {}  # of a user and their rights, by what made them
 _ROWS = """
 SELECT (SELECT json_agg(u)::text FROM auth_user u WHERE id = %(user)s),
@@ -103,13 +103,13 @@ def _create(username: str, password: str, groups: Sequence[Group]) -> None:
     """Create a person as the command line does; the second time by the rows that were stored the first time."""
     made = (str(settings.KEYS_DIR), username, password, *groups)
     with connection.cursor() as cursor:
-        if made in _rows and clock.now is _now:
+        if made in _rows and clock.read_time is _now:
             user, rights = _rows[made]
             rows = {"name": username, "user": user, "rights": rights}
             cursor.execute(_INSERT, {**rows, "all": [*groups, Group.ADMINS], "in": [*groups]})
             return
         found = create_person(username=username, password=password, groups=groups)
-        if clock.now is _now:
+        if clock.read_time is _now:
             cursor.execute(_ROWS, {"user": found.pk})
             [(user, rights)] = cursor.fetchall()
             _rows[made] = (user, rights)
@@ -128,8 +128,8 @@ def run(requester: str = "ada", id: UUID | None = None) -> UUID:
 
 def digest_of(args: Any) -> str:
     """The digest of the usual call with these arguments."""
-    schema = sha256_of(SCHEMA)
-    return action_digest(
+    schema = hash_value(SCHEMA)
+    return hash_action(
         tool=PATH[-1], schema=schema, args=args, path=PATH, effect=EffectClass.IDEMPOTENT
     )
 
@@ -208,13 +208,13 @@ def _asked(snapshots: Sequence[ReviewSnapshot]) -> bool:
 
 def set_clock(patch: pytest.MonkeyPatch, moment: datetime) -> None:
     """Have it be this moment by the clock of the database, as the approvals read it."""
-    patch.setattr(clock, "now", lambda: moment)
+    patch.setattr(clock, "read_time", lambda: moment)
     patch.setattr(rows, "to_utc", lambda _: moment)
 
 
 def ask(snapshots: Sequence[ReviewSnapshot]) -> None:
     """Write what asks about these gates of one run, as the step that opens them does."""
-    of, connection = snapshots[0].run, pool.djangos()
+    of, connection = snapshots[0].run, pool.use_django_connection()
     origin = Run.objects.values_list("origin", flat=True).get(id=of)
     parts = ApprovalService().open(connection, snapshots, origin=origin)
     tables = "".join(f", {part.name} AS ({part.sql})" for part in parts)
@@ -248,7 +248,7 @@ def decide(
 ) -> ApprovalView:
     """Decide a request, as it is stored unless there is another digest, with both steps of a high risk."""
     edited = given.get("arguments")
-    name = confirmation.required(approval, edited if isinstance(edited, dict) else None)
+    name = confirmation.find_required_name(approval, edited if isinstance(edited, dict) else None)
     given.setdefault("confirm", name)
     return record_decision(
         approval_id=approval.id,
@@ -266,11 +266,11 @@ def preview(approval: Approval, actor: Actor, args: Any, shown: Any) -> UUID:
         approval_id=approval.id, digest=approval.approval_digest, arguments=args, actor=actor
     )
     assert asked is not None
-    with pool.in_transaction() as own:
+    with pool.join_transaction() as own:
         PREVIEWS.begin(own, asked)
         row = PREVIEWS.find(own, asked)
         assert row is not None
-        columns = row.signed_columns(CallPreview(shown=shown, material=sha256_of(shown)))
+        columns = row.build_signed_columns(CallPreview(shown=shown, material=hash_value(shown)))
         PREVIEWS.save(own, asked, of=[row.run], **columns)
         PREVIEWS.end(own, asked)
     return asked
@@ -283,7 +283,7 @@ def settle(
     reason: object = "x",
     **given: Any,
 ) -> ApprovalView:
-    name = confirmation.required(approval)
+    name = confirmation.find_required_name(approval)
     where = {"run": approval.run_id, "gate": approval.gate, "confirm": name, **given}
     return resolve(outcome=outcome, reason=reason, actor=actor, **where)
 

@@ -13,23 +13,23 @@ from tests.support import commands
 
 
 def free_port() -> int:
-    with sockets.any_port(None) as listener:
-        return sockets.port_of(listener)
+    with sockets.listen_on_any_port(None) as listener:
+        return sockets.read_port(listener)
 
 
 def own(place: Path) -> Path:
     """Make a folder that is the servers' own."""
     place.mkdir(mode=0o700)
-    users.chown(users.unprivileged(), [place])
+    users.chown(users.find_unprivileged_account(), [place])
     return place
 
 
 def cluster(
     folder: Path, place: Path, password: str = "for tests only", superuser: str = postgres.SUPERUSER
 ) -> postgres.Cluster:
-    account = users.unprivileged()
+    account = users.find_unprivileged_account()
     return postgres.Cluster(
-        programs=binaries.postgres(account, folder / "programs"),
+        programs=binaries.find_postgres_programs(account, folder / "programs"),
         data=place / "postgres",
         socket=place,
         account=account,
@@ -55,8 +55,8 @@ def postgres_of(
 @contextmanager
 def broker_of(folder: Path, place: Path) -> Iterator[tuple[str, commands.Process]]:
     """A broker for as long as the block lasts: its URL and its process."""
-    account = users.unprivileged()
-    program = binaries.broker(account, folder / "programs")
+    account = users.find_unprivileged_account()
+    program = binaries.find_broker_program(account, folder / "programs")
     queue = broker.Broker(program=program, data=place / "broker", socket=place, account=account)
     with (folder / "broker.log").open("ab") as log:
         process = broker.start(queue, log)
@@ -69,7 +69,7 @@ def broker_of(folder: Path, place: Path) -> Iterator[tuple[str, commands.Process
 @contextmanager
 def outside(folder: Path, token: str) -> Iterator[dict[str, str]]:
     """A directory with this token, and a mail server that writes to `mail`: the settings that say where they are."""
-    with sockets.any_port(None) as directory, sockets.any_port(None) as mailbox:
+    with sockets.listen_on_any_port(None) as directory, sockets.listen_on_any_port(None) as mailbox:
         (folder / "mail").mkdir()
         started = [
             commands.start(
@@ -85,8 +85,8 @@ def outside(folder: Path, token: str) -> Iterator[dict[str, str]]:
         ]
         try:
             yield {
-                "SCIM_URL": f"http://127.0.0.1:{sockets.port_of(directory)}/v2",
-                "EMAIL_URL": f"smtp://127.0.0.1:{sockets.port_of(mailbox)}",
+                "SCIM_URL": f"http://127.0.0.1:{sockets.read_port(directory)}/v2",
+                "EMAIL_URL": f"smtp://127.0.0.1:{sockets.read_port(mailbox)}",
             }
         finally:
             for process in started:

@@ -180,7 +180,7 @@ def send_due() -> None:
 
 def pass_time() -> None:
     """Make each message due that waits for another attempt, or that a sender left."""
-    OutboxMessage.objects.filter(ended_at=None).update(next_at=clock.now(), leased_until=None)
+    OutboxMessage.objects.filter(ended_at=None).update(next_at=clock.read_time(), leased_until=None)
 
 
 @contextmanager

@@ -147,7 +147,7 @@ class Stack:
         """Return the address of the embedded Postgres for its superuser, which no process of the application uses."""
         sockets = json.loads((self.home / "processes.json").read_text())["sockets"]
         password = json.loads((self.home / "secrets.json").read_text())["postgres_superuser"]
-        return postgres.url(Path(sockets), postgres.SUPERUSER, password)
+        return postgres.build_postgres_url(Path(sockets), postgres.SUPERUSER, password)
 
     def rows(self, query: LiteralString, *given: object) -> list[tuple[Any, ...]]:
         """Ask the embedded Postgres as its superuser. Raise Unreachable while there is none."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from config.broker.consumer import RESERVED
-from config.processes import CONNECTIONS_OF_A_WORKER, table
+from config.processes import CONNECTIONS_OF_A_WORKER, list_processes
 from tests.support import processes
 from tests.support.people import until
 from tests.support.provider.slow import SlowProvider
@@ -14,7 +14,7 @@ from tests.support.scripted_agents.crowd import Crowd, stack_of
 
 pytestmark = pytest.mark.e2e
 
-(WORKER,) = [process for process in table() if process.name == "worker"]
+(WORKER,) = [process for process in list_processes() if process.name == "worker"]
 PLACES = int(WORKER.command[WORKER.command.index("--concurrency") + 1])
 NEW = PLACES - PLACES // RESERVED
 MORE = 10  # than there are places for

@@ -65,10 +65,10 @@ def test_flows_start_stop_at_their_gates_are_approved_and_end(through: str, sand
 
 def test_the_transaction_of_another_connection_can_be_ended(through: str, direct: str) -> None:
     with psycopg.connect(through) as held, psycopg.connect(direct, autocommit=True) as own:
-        assert held.info.backend_pid != pool.backend(held)
-        assert own.execute("SELECT pg_terminate_backend(%s)", [pool.backend(held)]).fetchone() == (
-            True,
-        )
+        assert held.info.backend_pid != pool.read_backend_id(held)
+        assert own.execute(
+            "SELECT pg_terminate_backend(%s)", [pool.read_backend_id(held)]
+        ).fetchone() == (True,)
         with pytest.raises(psycopg.OperationalError):
             held.execute("SELECT 1")
 

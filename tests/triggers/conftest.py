@@ -54,7 +54,7 @@ class Clock:
 def clock(by_hand: None, cast: Cast, monkeypatch: pytest.MonkeyPatch) -> Clock:
     published(input_schema=object_of(day={"type": "string", "maxLength": 10}))
     made = Clock()
-    monkeypatch.setattr(pool, "now", lambda connection: made.at)
+    monkeypatch.setattr(pool, "read_clock", lambda connection: made.at)
     return made
 
 

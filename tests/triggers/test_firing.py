@@ -109,7 +109,7 @@ def test_open_times_and_the_last_failure_are_found_without_the_whole_history(clo
     rows = (
         Occurrence(
             trigger=made,
-            number=occurrences.number_of(NOON + n * HOUR),
+            number=occurrences.compute_number(NOON + n * HOUR),
             at=NOON + n * HOUR,
             kind="scheduled",
             state="completed",
@@ -121,11 +121,11 @@ def test_open_times_and_the_last_failure_are_found_without_the_whole_history(clo
 
     class Explaining:
         def execute(self, sql: str, parameters: Any) -> Any:
-            blocks.append(blocks_of(pool.djangos(), sql, parameters))
-            return pool.djangos().execute(sql, parameters)
+            blocks.append(blocks_of(pool.use_django_connection(), sql, parameters))
+            return pool.use_django_connection().execute(sql, parameters)
 
-    pool.djangos().execute("ANALYZE runtime_occurrence")
-    found = occurrences.last_failure(cast("Any", Explaining()), made)
+    pool.use_django_connection().execute("ANALYZE runtime_occurrence")
+    found = occurrences.find_last_failure(cast("Any", Explaining()), made)
     assert found is not None
     assert found.at == NOON
     assert occurrences.open_times(cast("Any", Explaining()), made).running == 1
@@ -232,7 +232,7 @@ def test_pause_resume_and_end(clock: Clock) -> None:
     changes.resume(TriggerKind.SCHEDULE, id=made, actor=ADMIN)
     clock.sweep(NOON + 3 * HOUR)
     assert told(made)[1:] == [("3", "waiting", "")]
-    changes.end(TriggerKind.SCHEDULE, id=made, actor=ADA)
+    changes.end_trigger(TriggerKind.SCHEDULE, id=made, actor=ADA)
     clock.end(made)
     clock.sweep(NOON + 9 * HOUR)
     assert told(made)[1:] == [("3", "skipped", "the schedule was ended")]

@@ -31,8 +31,8 @@ def test_what_started_a_run_is_not_what_woke_it(clock: Clock) -> None:
     other = clock.make(name="Other")
     at = NOON - timedelta(days=1)
     Occurrence.objects.create(trigger=other, number=1, at=at, kind="event", state="woken", run=run)
-    starter = listing.starter_of_run(run, ADA)
+    starter = listing.find_starter_of_run(run, ADA)
     assert starter is not None
     assert (starter.id, starter.noun, starter.name) == (made, "schedule", "Hourly")
     Occurrence.objects.filter(trigger=made).update(run=None)  # as if a person had started it
-    assert listing.starter_of_run(run, ADA) is None
+    assert listing.find_starter_of_run(run, ADA) is None

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.triggers import schedule_definition
-from runtime.triggers.calendar import Calendar, NeverComes, check_cron, delay
+from runtime.triggers.calendar import Calendar, NeverComes, check_cron, compute_delay
 from runtime.triggers.schedule_definition import Busy, Missed, Overlap, ScheduleDefinition, TimeAct
 
 ID = UUID(int=7)
@@ -54,20 +54,20 @@ def test_each_time_is_in_one_plan_however_often_and_late_a_sweeper_looks(
     cron: str, missed: Missed, overlap: Overlap, jitter: int, looks: list[int], busy: Busy
 ) -> None:
     one = replace(HOURLY, cron=cron, missed=missed, overlap=overlap, jitter=jitter)
-    next_at = one.calendar.first_after(NOON)
+    next_at = one.calendar.find_first_after(NOON)
     assert next_at is not None
     now, seen = NOON, list[datetime]()
     for seconds in looks:
         now += timedelta(seconds=seconds - 1000)  # the clock may also go back
         found = schedule_definition.plan_due(ID, one, next_at, now, busy)
         times = [step.at for step in found.times]
-        assert all(at + delay(ID, at, jitter) <= now for at in times)
-        planned = one.calendar.between(next_at, times[-1], 10**6) if times else []
+        assert all(at + compute_delay(ID, at, jitter) <= now for at in times)
+        planned = one.calendar.list_times_between(next_at, times[-1], 10**6) if times else []
         assert times == planned[-schedule_definition.MAX_MISSED :]
         starts = [step.at for step in found.times if step.act is TimeAct.START]
         if overlap is not Overlap.ALLOW:
             assert len(starts) <= (0 if busy.running else 1)
-        ready = accumulate((at + delay(ID, at, jitter) for at in times), max)
+        ready = accumulate((at + compute_delay(ID, at, jitter) for at in times), max)
         late = [
             at
             for at, since in zip(times, ready, strict=True)
@@ -77,7 +77,7 @@ def test_each_time_is_in_one_plan_however_often_and_late_a_sweeper_looks(
             assert sum(at in late for at in starts) <= (missed is Missed.ONCE)
         seen += times
         assert found.next_at is not None
-        assert found.next_at == (one.calendar.first_after(times[-1]) if times else next_at)
+        assert found.next_at == (one.calendar.find_first_after(times[-1]) if times else next_at)
         next_at = found.next_at
     assert seen == sorted(set(seen))
 
@@ -127,7 +127,7 @@ def test_a_year_of_missed_minutes_is_bounded() -> None:
 
 
 def test_jitter_delays_a_time_always_by_the_same() -> None:
-    delays = {delay(ID, NOON + n * HOUR, 600) for n in range(50)}
+    delays = {compute_delay(ID, NOON + n * HOUR, 600) for n in range(50)}
     assert len(delays) > 30
     assert max(delays) <= timedelta(seconds=600)
     one = replace(HOURLY, jitter=600)
@@ -228,10 +228,12 @@ def test_times_are_those_on_the_wall(
     until = first + length * MINUTE
     expected = list(model(minute, hour, zone, first, until))
     found = Calendar(cron=f"{minute} {hour} * * *", every=None, zone=zone, starts_at=LONG_AGO)
-    assert found.between(first, until, 2000) == expected
-    assert found.newest(first, until, 2000) == expected
-    assert found.newest(first, until, 3) == expected[-3:]
-    assert found.first_after(first - MINUTE) == next(iter(expected), found.first_after(until))
+    assert found.list_times_between(first, until, 2000) == expected
+    assert found.list_newest_times(first, until, 2000) == expected
+    assert found.list_newest_times(first, until, 3) == expected[-3:]
+    assert found.find_first_after(first - MINUTE) == next(
+        iter(expected), found.find_first_after(until)
+    )
 
 
 @pytest.mark.parametrize(
@@ -250,7 +252,7 @@ def test_what_happens_when_clocks_change_is_what_the_page_says(
     zone = ZoneInfo("Europe/Berlin")
     first = datetime.fromisoformat(f"{day}T01:00").replace(tzinfo=zone)
     last = datetime.fromisoformat(f"{day}T03:59").replace(tzinfo=zone)
-    found = berlin(cron).between(first, last, 9)
+    found = berlin(cron).list_times_between(first, last, 9)
     assert [at.astimezone(zone).isoformat("T", "minutes") for at in found] == [
         f"{day}T{time}" for time in times
     ]
@@ -269,9 +271,9 @@ def test_an_interval_counts_from_its_start(every: int, begin: int, length: int, 
     calendar = Calendar(cron="", every=every, zone="UTC", starts_at=start)
     all_of_it = [start + timedelta(seconds=n) for n in range(0, begin + length + 1, every)]
     expected = [at for at in all_of_it if first <= at <= until]
-    assert calendar.between(first, until, 20_000) == expected
-    assert calendar.newest(first, until, most) == expected[-most:]
-    assert calendar.extended(first).between(start, until, 20_000) == [
+    assert calendar.list_times_between(first, until, 20_000) == expected
+    assert calendar.list_newest_times(first, until, most) == expected[-most:]
+    assert calendar.extend_start(first).list_times_between(start, until, 20_000) == [
         at for at in all_of_it if at <= until
     ]
 
@@ -280,10 +282,10 @@ def test_no_time_is_before_the_start_or_after_the_end() -> None:
     start, end = datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 5, 2, 10, tzinfo=UTC)
     one = Calendar(cron="0 12 * * *", every=None, zone="UTC", starts_at=start, ends_at=end)
     noon = datetime(2026, 5, 1, 12, tzinfo=UTC)
-    assert list(one.after(LONG_AGO)) == one.newest(LONG_AGO, end, 9) == [noon]
-    wider = one.extended(datetime(2026, 4, 30, tzinfo=UTC))
-    assert wider.first_after(LONG_AGO) == noon - timedelta(days=1)
-    assert wider.first_after(end) == noon + timedelta(days=1)
+    assert list(one.after(LONG_AGO)) == one.list_newest_times(LONG_AGO, end, 9) == [noon]
+    wider = one.extend_start(datetime(2026, 4, 30, tzinfo=UTC))
+    assert wider.find_first_after(LONG_AGO) == noon - timedelta(days=1)
+    assert wider.find_first_after(end) == noon + timedelta(days=1)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from runtime.control.forks import fork
 from runtime.control.interventions import hold, lift_hold, retry
 from runtime.control.transfer import export_run, restore, restore_file
 from runtime.core.documents import signed_gzip
-from runtime.core.documents.blobs import digest_of
+from runtime.core.documents.blobs import hash_text
 from runtime.errors import Forbidden, NotArchived, NotHeld, NotImportable, RunArchived, Tampered
 from runtime.models import ArchivedRun, JournalEntry, Pruning, Run, StoredBlob
 from runtime.ports.access import Actor
@@ -69,7 +69,7 @@ def audit_of(run: UUID) -> str:
 
 def stored_of(run: UUID) -> tuple[object, ...]:
     """Everything that the page of a run reads, and each MAC."""
-    row = run_rows.with_archive(run_rows._detail(Run.objects.get(id=run), ()))
+    row = run_rows.with_archive(run_rows._build_detail(Run.objects.get(id=run), ()))
     return (row.input, row.output, row.reason, lines.read(run), row.position)
 
 
@@ -86,9 +86,9 @@ def forged_answer(data: bytes) -> bytes:
     record, manifest = json.loads(file["record"]), json.loads(file["manifest"])
     record["row"]["output"] = '"forged"'
     file["record"] = json.dumps(record)
-    file["manifest"] = json.dumps({**manifest, "record": digest_of(file["record"])})
-    body = signed_gzip.body_of(json.dumps(file))
-    head = replace(signed_gzip.head_of(data), body=signed_gzip.digest_of(body))
+    file["manifest"] = json.dumps({**manifest, "record": hash_text(file["record"])})
+    body = signed_gzip.compress_body(json.dumps(file))
+    head = replace(signed_gzip.decode_head(data), body=signed_gzip.hash_body(body))
     return signed_gzip.encode(head, body)
 
 
@@ -289,8 +289,8 @@ def test_what_needs_the_journal_says_that_the_run_is_archived(target: Target) ->
             act()
     assert target.start(args=ARGS, key="H-1", advanced=False) == run
     digest = ArchivedRun.objects.get().contents[0]
-    assert lines.blob(Q(), digest) == (SECRET * 5_000,)
-    assert lines.blob(Q(requester="cyril"), digest) is None
+    assert lines.find_blob(Q(), digest) == (SECRET * 5_000,)
+    assert lines.find_blob(Q(requester="cyril"), digest) is None
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -301,9 +301,9 @@ def test_a_reader_of_a_run_that_is_moved_meanwhile_reads_all_of_it(
     digest = StoredBlob.objects.get().digest
     reads: list[Callable[[], object]] = [
         lambda: lines.read(run),
-        lambda: entries.journal_page(run, cursor=2).items,
+        lambda: entries.read_journal_page(run, cursor=2).items,
         lambda: stored_of(run)[:3],
-        lambda: lines.blob(Q(), digest),
+        lambda: lines.find_blob(Q(), digest),
     ]
     moves: list[Callable[[], object]] = []
 

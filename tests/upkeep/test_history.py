@@ -74,7 +74,7 @@ def test_only_entries_that_are_old_enough_and_below_the_base_are_removed(
         assert shortened() == 0
     base = CompactionBase.objects.get(run=run).position
     with pool.open_own() as own:
-        fifth = [entry.at for _, entry in journal.history(own, run).entries][4]
+        fifth = [entry.at for _, entry in journal.read_history(own, run).entries][4]
         assert journals.shorten(own, run, fifth) == 4
     assert shortened() == base - 5  # in several transactions
     assert positions(run)[0] == base
@@ -143,11 +143,11 @@ def test_another_beginning_is_refused(desk: Rig, long: UUID, statement: str, pro
 
 def test_a_signed_state_of_another_journal_is_refused(long: UUID) -> None:
     with pool.open_own() as own:
-        state = replace(journal.history(own, long).start, head="0" * 32)
+        state = replace(journal.read_history(own, long).start, head="0" * 32)
         own.execute(
             "UPDATE runtime_pruning SET state = %(c_body)s, state_mac = %(c_mac)s,"
             " state_key_id = %(c_key_id)s",
-            continuations.parameters(state),
+            continuations.build_state_parameters(state),
         )
     assert any("is not that of its entry" in one for one in findings(long))
 
@@ -231,7 +231,9 @@ def test_removed_entries_are_archived_where_runs_are(
     settings.SIGNOFF_ARCHIVE = parse("30")
     monkeypatch.setattr(journals, "ENTRIES", 20)
     run = desk.advance(desk.start("a")).id
-    whole = [(item.position, item.events) for item in entries.journal_page(run, limit=99).items]
+    whole = [
+        (item.position, item.events) for item in entries.read_journal_page(run, limit=99).items
+    ]
     with monkeypatch.context() as patch:
         around(patch, journal, "delete_until", after=lambda *_, **__: die())
         with pytest.raises(Death):
@@ -244,15 +246,15 @@ def test_removed_entries_are_archived_where_runs_are(
     assert shortened() > 10
     kept = ArchivedEntries.objects.filter(last__isnull=False).order_by("first")
     assert [(one.first, one.last) for one in kept] == [(1, positions(run)[0] - 1)]
-    page = entries.journal_page(run, limit=9)
+    page = entries.read_journal_page(run, limit=9)
     assert page.next == "9"
-    rest = entries.journal_page(run, limit=99, cursor=9)
+    rest = entries.read_journal_page(run, limit=99, cursor=9)
     assert [(one.position, one.events) for one in (*page.items, *rest.items)] == whole
     assert findings(run) == []
     desk.answer(run)
     assert shortened() > 10
     assert findings(run) == []
-    beginning = lines.remaining(run).beginning
+    beginning = lines.read_remaining(run).beginning
     assert beginning is not None
     assert beginning.is_archived
     first, *_, last = kept.values("place", "first", "last")
@@ -264,7 +266,7 @@ def test_removed_entries_are_archived_where_runs_are(
         archived_entries.drop_all(own, run)
         objects.delete_dropped(own, threading.Event())
     assert not ArchivedEntries.objects.exists()
-    store = wiring.objects()
+    store = wiring.find_object_store()
     assert store is not None
     assert store.get(first["place"]) is None
 

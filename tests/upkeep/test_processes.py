@@ -41,7 +41,7 @@ def test_a_sweeper_is_alive_while_it_sweeps() -> None:
     with pytest.raises(CommandError, match="no sweeper of this host sweeps"):
         call_command("healthcheck", "sweeper")
     with sweeping(threading.Event()):
-        until(lambda: workers.sweeper_sweeps(healthcheck._WITHIN) or None, "the sweeper to sweep")
+        until(lambda: workers.has_live_sweeper(healthcheck._WITHIN) or None, "the sweeper to sweep")
         call_command("healthcheck", "sweeper")
 
 
@@ -67,8 +67,8 @@ def test_a_key_that_a_live_run_needs_is_named(
         assert gated.advance(run).status == "suspended"
     startup.require_keys_of_live_runs()
     purpose = purposes.CONTINUATION if suspended else purposes.JOURNAL
-    used = files.ids(purpose)[0]
-    monkeypatch.setattr(files, "ids", lambda purpose: ("another",))
+    used = files.list_key_ids(purpose)[0]
+    monkeypatch.setattr(files, "list_key_ids", lambda purpose: ("another",))
     needed = f"key '{used}' for {purpose} is not in the ring, and run {run}"
     with pytest.raises(SystemExit, match=needed):
         startup.require_keys_of_live_runs()

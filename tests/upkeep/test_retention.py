@@ -16,7 +16,7 @@ from approvals.models import Approval, AuditEntry
 from approvals.requests import snapshot
 from approvals.signed import audit, statements
 from runtime.control import verification
-from runtime.core.documents.codec import plain_text
+from runtime.core.documents.codec import decode_stored_text
 from runtime.core.values.enums import EffectClass, Verdict
 from runtime.errors import Tampered
 from runtime.models import JournalEntry, Pruning, Run, StoredBlob
@@ -87,7 +87,7 @@ def places_of(secret: str) -> set[str]:
             for table in PAYLOADS
             if own.execute(f"SELECT FROM {table} t WHERE t::text LIKE %s", like).rowcount
         }
-    if any(secret in plain_text(body) for body in bodies(JournalEntry.objects.all())):
+    if any(secret in decode_stored_text(body) for body in bodies(JournalEntry.objects.all())):
         found.add("runtime_journalentry")
     return found
 

@@ -51,9 +51,12 @@ def archived(run: UUID) -> bool:
 def shown(run: UUID) -> tuple[object, ...]:
     """What people and auditors read of the run's history."""
     found = verification.verify(run)
-    row = run_rows.with_archive(run_rows._detail(Run.objects.get(id=run), ()))
-    pages = (entries.journal_page(run, limit=99), entries.journal_page(run, limit=5, cursor=3))
-    return found, lines.remaining(run), pages, row.output, row.reason
+    row = run_rows.with_archive(run_rows._build_detail(Run.objects.get(id=run), ()))
+    pages = (
+        entries.read_journal_page(run, limit=99),
+        entries.read_journal_page(run, limit=5, cursor=3),
+    )
+    return found, lines.read_remaining(run), pages, row.output, row.reason
 
 
 def stored(run: UUID) -> list[dict[str, Any]]:
@@ -106,7 +109,7 @@ def test_a_shortened_run_is_verified_with_the_prompts_that_it_pinned_before(
     monkeypatch.setattr(FakeEffects, "instruct", lambda *_, **__: made)
     long = request.getfixturevalue("long")
     assert findings(long) == []
-    monkeypatch.setattr(FakeApprovals, "problem_of_prompt", lambda *_: "it has another text")
+    monkeypatch.setattr(FakeApprovals, "find_prompt_problem", lambda *_: "it has another text")
     assert findings(long) == ["prompt shop/desk, version 1: it has another text"]
 
 

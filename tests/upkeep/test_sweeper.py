@@ -22,7 +22,7 @@ from runtime.reads.workers import LATE_SECONDS
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import kill_switches, trigger_sources
-from runtime.store.workers import sweeper_name
+from runtime.store.workers import name_sweeper
 from runtime.triggers.sources import SOURCES
 from runtime.upkeep import due_runs, journals, sweeper
 from runtime.upkeep.alarm import Alarm
@@ -50,7 +50,7 @@ def sweeping(stop: threading.Event) -> Iterator[None]:
 @pytest.fixture
 def room(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that is never full."""
-    monkeypatch.setattr(broker, "queues_with_room", lambda: frozenset(broker.QUEUES))
+    monkeypatch.setattr(broker, "list_queues_with_room", lambda: frozenset(broker.QUEUES))
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_failing_loop_stops_no_other_and_raises_its_alarm(
 
     monkeypatch.setattr(journals, "maintain_partitions", fail)
     monkeypatch.setattr(sweeper, "RETRY_SECONDS", 0.2)
-    others = {*LATE_SECONDS, sweeper_name()} - {"partitions"}
+    others = {*LATE_SECONDS, name_sweeper()} - {"partitions"}
     with sweeping(threading.Event()):
         names = SweeperLoop.objects.values_list("name", flat=True)
         until(lambda: set(names.all()) == others or None, "the rest")
@@ -88,7 +88,7 @@ def test_a_failing_loop_stops_no_other_and_raises_its_alarm(
     alarms = [record.message for record in caplog.records if record.levelname == "CRITICAL"]
     assert alarms[0] == "partitions failed, last done 0 s ago; again in 0.2 s: no such thing"
     assert Client().get("/readyz").json()["warnings"][-1] == "partitions_late"
-    assert workers.late_loops() == ("partitions",)
+    assert workers.list_late_loops() == ("partitions",)
 
 
 def test_a_sweeper_that_sends_no_hints_ends_its_other_loops_too(
@@ -131,16 +131,16 @@ def test_each_kind_of_source_has_a_loop_that_can_be_late() -> None:
 
 
 def test_a_loop_is_late_once_no_sweeper_did_its_work_in_time() -> None:
-    assert workers.late_loops() == tuple(LATE_SECONDS)
+    assert workers.list_late_loops() == tuple(LATE_SECONDS)
     alarms = [Alarm(name) for name in LATE_SECONDS]
     with pool.open_own() as own:
         for alarm in alarms:
             alarm.record_success(own)
-        assert workers.late_loops() == ()
+        assert workers.list_late_loops() == ()
         SweeperLoop.objects.update(done_at=Now() - timedelta(seconds=61))
         for alarm in alarms:
             alarm.record_success(own)  # which it notes seldom
-    assert workers.late_loops() == ("due_runs",)
+    assert workers.list_late_loops() == ("due_runs",)
 
 
 # Due runs

@@ -23,8 +23,8 @@ from approvals.signed import rows as signed_rows
 from approvals.signed import statements
 from config.env.environment import ROOT
 from runtime.core.documents import codec, export_file
-from runtime.core.documents.blobs import digest_of
-from runtime.core.documents.signed_gzip import digest_of as digest_of_file
+from runtime.core.documents.blobs import hash_text
+from runtime.core.documents.signed_gzip import hash_body as digest_of_file
 from runtime.core.values.enums import EffectClass, Verdict
 from runtime.keyring import files, purposes, signatures
 from runtime.models import ArchivedEntries, ArchivedRun
@@ -53,7 +53,7 @@ def copy(target: Target, object_store: Breakable, tmp_path: Path) -> Path:
 
 def archived(target: Target, run: UUID, store: Breakable, folder: Path) -> Path:
     assert target.advance(run).status == "completed"
-    assert retention.archive_run(pool.djangos(), run)
+    assert retention.archive_run(pool.use_django_connection(), run)
     for purpose in (purposes.ARCHIVES, purposes.DECISIONS):
         with (folder / f"{purpose}.public").open("w") as printed:
             call_command("public_keys", purpose, stdout=printed)
@@ -71,7 +71,7 @@ def verify(
     def verify(*options: str, decisions: bool = True) -> list[str]:
         keys, said = settings.KEYS_DIR, StringIO()
         settings.KEYS_DIR = tmp_path / "no-keys"
-        files._ring.cache_clear()
+        files._read_ring.cache_clear()
         given = ["--key", str(tmp_path / "archives.public"), *options]
         if decisions:
             given += ["--decisions", str(tmp_path / "decisions.public")]
@@ -80,7 +80,7 @@ def verify(
                 call_command("verify_file", str(tmp_path / "run.gz"), *given, stdout=said)
         finally:
             settings.KEYS_DIR = keys
-            files._ring.cache_clear()
+            files._read_ring.cache_clear()
         return said.getvalue().splitlines()
 
     return verify
@@ -100,11 +100,11 @@ def resign(copy: Path, change: Callable[[File, File], object]) -> None:
     change(file, record)
     file["record"] = json.dumps(record)
     manifest |= {
-        "record": digest_of(file["record"]),
-        "entries": export_file.digest_of_entries(file["entries"]),
+        "record": hash_text(file["record"]),
+        "entries": export_file.hash_entries(file["entries"]),
     }
     file["manifest"] = json.dumps(manifest)
-    copy.write_bytes(sealed_files._signed(f"run {manifest['run']}", json.dumps(file)))
+    copy.write_bytes(sealed_files._sign_file(f"run {manifest['run']}", json.dumps(file)))
 
 
 @pytest.mark.slow
@@ -131,7 +131,7 @@ def test_a_file_is_verified_on_a_machine_with_nothing_but_public_keys(copy: Path
     assert digest == f"File {archived.digest}"
     entries = len(json.loads(sealed_files.open_file(copy.read_bytes()))["entries"])
     assert lines[:5] == [
-        f"verified: the signature over every byte, with key {signatures.current_signer().key_id}",
+        f"verified: the signature over every byte, with key {signatures.read_current_signer().key_id}",
         f"verified: the digests of {entries} entries, 1 contents and the record",
         "verified: the entries lead to the state that the run's row has",
         "verified: the digests of 1 requests",
@@ -158,7 +158,7 @@ def test_other_keys_and_another_run_are_refused(
     assert verify("--run", run)
     assert refused(verify, "--run", str(uuid4()))[0].count("is that of run") == 1
     data = copy.read_bytes()
-    copy.write_bytes(sealed_files._signed(f"run {uuid4()}", sealed_files.open_file(data)))
+    copy.write_bytes(sealed_files._sign_file(f"run {uuid4()}", sealed_files.open_file(data)))
     assert f"is that of run {run}, not" in refused(verify)[0]
     copy.write_bytes(data)
     archives, decisions = tmp_path / "archives.public", tmp_path / "decisions.public"
@@ -187,16 +187,16 @@ def request_of(record: File) -> File:
 
 def rewritten(file: File, old: str, new: str) -> None:
     """Change the texts of the entries."""
-    file["entries"] = [codec.plain_text(body).replace(old, new) for body in file["entries"]]
+    file["entries"] = [codec.decode_stored_text(body).replace(old, new) for body in file["entries"]]
 
 
 def decided_wrongly(record: File, change: Callable[[Approval], object]) -> None:
     """Change the request and sign its decision again, as a web that checks nothing could."""
     row = request_of(record)
-    approval = signed_rows.approval_from_json(row)
+    approval = signed_rows.decode_approval(row)
     said = statements.read(approval)
     change(approval)
-    approval.approval_digest = snapshot.approval_digest(approval)
+    approval.approval_digest = snapshot.compute_approval_digest(approval)
     statements.sign(approval, replace(said, digest=approval.approval_digest))
     names = ("approval_digest", "statement", "signature", "key_id", "origin", "expires_at")
     row.update({name: getattr(approval, name) for name in names})
@@ -326,7 +326,7 @@ def test_removed_entries_are_verified_from_their_files(
         ("to another state", name, [*rows[:-1], [rows[-1][0], "f" * 64, "k"]]),
     ):
         changed = json.dumps({**text, "entries": entries})
-        path.write_bytes(sealed_files._signed(said_name or name, changed))
+        path.write_bytes(sealed_files._sign_file(said_name or name, changed))
         if said_name:
             record(digest_of_file(path.read_bytes()))
         said, code = refused(verify, "--entries", str(path))

@@ -77,7 +77,7 @@ def web_server(
     monkeypatch.setattr(web, "live_server", asgi.live_server)
     monkeypatch.setattr(broker, "_notifier", None)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = web.server(fd=listener.fileno())
+        server = web.build_server(fd=listener.fileno())
         thread = threading.Thread(target=server.run)
         thread.start()
         until(lambda: server.started or None, "the server to start")

@@ -200,7 +200,7 @@ def _subscription() -> Places:
     terms = SubscriptionTerms(**SUBSCRIPTION)
     view = subscriptions.subscribe(terms, actor=Actor(person="admin"))
     subscriptions.change(view.id, Act.TEST, actor=Actor(person="admin"))
-    OutboxMessage.objects.update(ended_at=clock.now(), ending="given up")
+    OutboxMessage.objects.update(ended_at=clock.read_time(), ending="given up")
     message = OutboxMessage.objects.get().id
     return {"subscription": view.id, "message": message, "act": Act.ROTATE}
 
@@ -227,7 +227,7 @@ def _replay(run: UUID) -> UUID:
     """A replay of the run, which has ended."""
     replay = jobs.replay_run(run=run, actor=Actor(person="admin")).id
     for end in (REPLAYS.begin, REPLAYS.end):
-        end(pool.djangos(), replay)
+        end(pool.use_django_connection(), replay)
     return replay
 
 
@@ -235,22 +235,22 @@ def _preview(approval: Approval) -> UUID:
     """A preview of Bea's edit, which waits for a worker."""
     preview = uuid4()
     columns = {"run": approval.run_id, "gate": approval.gate, "by": "bea"}
-    PREVIEWS.add(pool.djangos(), preview, **columns, args=json.dumps(EDITED))
+    PREVIEWS.add(pool.use_django_connection(), preview, **columns, args=json.dumps(EDITED))
     return preview
 
 
 def _trial() -> UUID:
     """A trial of the draft, which has ended."""
     trial = trials.ask(PROMPT, 2, 1, actor=Actor(person="admin")).stored.id
-    TRIALS.begin(pool.djangos(), trial)
-    TRIALS.end(pool.djangos(), trial)
+    TRIALS.begin(pool.use_django_connection(), trial)
+    TRIALS.end(pool.use_django_connection(), trial)
     return trial
 
 
 def _kept(office: Office) -> Places:
     """Ada's run in the archive, and one under a legal hold."""
     archived, held = office.failed(), office.failed()
-    assert retention.archive_run(pool.djangos(), archived)
+    assert retention.archive_run(pool.use_django_connection(), archived)
     hold(run=held, reason="lawsuit 7", actor=Actor(person="admin"))
     return {"archived": archived, "held": held}
 

@@ -12,15 +12,15 @@ from django.test import Client
 from django.utils.html import strip_tags
 
 from approvals.reads.filters import VERDICTS
-from approvals.reads.similar import compared
-from approvals.web.components.arguments import arguments, fields
+from approvals.reads.similar import compare_arguments
+from approvals.web.components.arguments import list_arguments, list_fields
 from approvals.web.pages.overview import VERDICT_SERIES
 from config.env.environment import ROOT
 from runtime.core.run.continuation import RunStatus
 from runtime.reads.filters import TABS
 from runtime.reads.labels import MESSAGES, MessageKind
 from runtime.web.display import escape_visible, excerpt_visible, parts, plain_visible, unwrapped
-from runtime.web.markdown import MAX_MARKDOWN, looks_like_markdown, markdown
+from runtime.web.markdown import MAX_MARKDOWN, has_markdown, render_markdown
 from runtime.web.scalars import MAX_NODES, digits, money, tree
 from tests.support.office import Office
 from tests.support.pages import has, in_order, text
@@ -107,13 +107,13 @@ def test_a_forged_mark_does_not_look_like_a_real_one() -> None:
     ],
 )
 def test_spaces_that_differ_at_an_end_are_told(was: str | None, now: str, said: str) -> None:
-    (change,) = compared({} if was is None else {"to": was}, {"to": now})
+    (change,) = compare_arguments({} if was is None else {"to": was}, {"to": now})
     assert change.spaces == said
     assert "⟦" not in parts(change.now, "ins")
 
 
 def test_changed_words_are_marked_and_spaces_beside_them_are_plain() -> None:
-    (change,) = compared({"to": "ACME Supplies GmbH"}, {"to": "ACNE Supplies  L\u00a0d"})
+    (change,) = compare_arguments({"to": "ACME Supplies GmbH"}, {"to": "ACNE Supplies  L\u00a0d"})
     assert parts(change.was, "del") == "AC<del>M</del>E Supplies<del> GmbH</del>"
     now = parts(change.now, "ins")
     assert now.startswith("AC<ins>N</ins>E Supplies<ins>  L")
@@ -180,7 +180,7 @@ def test_digits_are_grouped_and_the_text_stays(value: Any, groups: list[str]) ->
     ],
 )
 def test_a_unit_comes_from_the_schema_or_the_call(args: Any, units: list[str]) -> None:
-    assert [one.unit for one in arguments(args, EUR) if one.is_given] == units
+    assert [one.unit for one in list_arguments(args, EUR) if one.is_given] == units
 
 
 @pytest.mark.parametrize(
@@ -201,13 +201,15 @@ def test_money_has_its_cents(value: Any, unit: str, words: str) -> None:
 
 
 def test_ids_and_years_are_not_grouped() -> None:
-    (year, count, account) = arguments({"account_id": 12345, "year": 2026, "count": 2026}, {})
+    (year, count, account) = list_arguments({"account_id": 12345, "year": 2026, "count": 2026}, {})
     assert (year.is_amount, count.is_amount, account.is_amount) == (False, True, False)
 
 
 def test_ids_are_last() -> None:
     code = "0123456789abcdef01234567"
-    found = fields({"account_id": 1, "paid": 2, "uuid": 3, "orderId": 4, "to": code, "grid": 5})
+    found = list_fields(
+        {"account_id": 1, "paid": 2, "uuid": 3, "orderId": 4, "to": code, "grid": 5}
+    )
     assert [one.name for one in found] == ["paid", "grid", "account_id", "uuid", "orderId", "to"]
     assert [one.is_id for one in found] == [False, False, True, True, True, True]
 
@@ -225,12 +227,14 @@ MAIL = {"properties": {name: {"type": "string"} for name in ("body", "cc", "subj
 
 
 def test_a_mail_reads_as_a_mail() -> None:
-    rows = arguments({"x": 1, "body": "**b**", "subject": "**s**", "cc": "c", "to": "t"}, MAIL)
+    rows = list_arguments({"x": 1, "body": "**b**", "subject": "**s**", "cc": "c", "to": "t"}, MAIL)
     assert [row.name for row in rows if row.is_given] == ["to", "cc", "subject", "body", "x"]
     assert [row.name for row in rows if row.is_letter] == ["body"]
     assert rows[2].markdown == rows[3].markdown == ""  # a mail is plain text
-    assert not any(row.is_letter for row in arguments({"body": "b", "to": "t"}, MAIL))
-    assert not any(row.is_letter for row in arguments({"body": "b", "to": "t", "subject": "s"}, {}))
+    assert not any(row.is_letter for row in list_arguments({"body": "b", "to": "t"}, MAIL))
+    assert not any(
+        row.is_letter for row in list_arguments({"body": "b", "to": "t", "subject": "s"}, {})
+    )
 
 
 @pytest.mark.parametrize(
@@ -247,7 +251,7 @@ def test_a_mail_reads_as_a_mail() -> None:
 def test_markdown_is_rendered_beside_the_text(
     rule: dict[str, Any], value: Any, is_rendered: bool
 ) -> None:
-    (row,) = arguments({"note": value}, {"properties": {"note": rule}})
+    (row,) = list_arguments({"note": value}, {"properties": {"note": rule}})
     assert bool(row.markdown) == is_rendered
     html = render_to_string("components/argument_value.html", {"argument": row})
     assert ("As written" in html) == is_rendered
@@ -255,9 +259,12 @@ def test_markdown_is_rendered_beside_the_text(
 
 def test_prose_is_folded_above_two_screens_and_copies_sooner() -> None:
     text = "line\n" * 40
-    assert arguments({"note": text}, {})[0].size == 0
-    assert arguments({"note": text * 2}, {})[0].size == 400
-    assert (fields({"note": text})[0].size, arguments(text, {}, is_copy=True)[0].size) == (200, 200)
+    assert list_arguments({"note": text}, {})[0].size == 0
+    assert list_arguments({"note": text * 2}, {})[0].size == 400
+    assert (
+        list_fields({"note": text})[0].size,
+        list_arguments(text, {}, is_copy=True)[0].size,
+    ) == (200, 200)
 
 
 def test_the_exact_json_is_one_click_away(bea: Client, office: Office) -> None:
@@ -366,7 +373,7 @@ ELEMENTS = frozenset(
     ],
 )
 def test_markdown_is_rendered(text: str, html: str) -> None:
-    assert markdown(text) == html
+    assert render_markdown(text) == html
 
 
 @pytest.mark.parametrize(
@@ -381,7 +388,7 @@ def test_markdown_is_rendered(text: str, html: str) -> None:
     ],
 )
 def test_what_would_hide_something_is_not_rendered(text: str) -> None:
-    assert markdown(text) == ""
+    assert render_markdown(text) == ""
 
 
 @pytest.mark.parametrize(
@@ -396,7 +403,7 @@ def test_what_would_hide_something_is_not_rendered(text: str) -> None:
     ],
 )
 def test_only_known_elements_come_out(text: str) -> None:
-    html = markdown(text)
+    html = render_markdown(text)
     assert html
     tags = re.findall(r"<(/?)([a-z]+)((?: [a-z]+=\"[^\"<>]*\")*)>", html)
     assert len(tags) == html.count("<")
@@ -406,6 +413,6 @@ def test_only_known_elements_come_out(text: str) -> None:
 
 def test_plain_text_is_not_taken_for_markdown() -> None:
     plain = ["Hello,\nwe are sorry.\n\n- one", "5 * 3 * 2", "a_b_c", "#1 of the list", "see [1]"]
-    assert not any(map(looks_like_markdown, plain))
+    assert not any(map(has_markdown, plain))
     signs = ["# Title", "the **sum**", "[a](http://x)", "```\ncode\n```"]
-    assert all(map(looks_like_markdown, signs))
+    assert all(map(has_markdown, signs))

@@ -207,7 +207,7 @@ def test_a_search_without_filters_names_none(admin: Client, page: str) -> None:
 
 @pytest.fixture
 def manual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    caches = (installation._pages, installation._rendered)
+    caches = (installation._list_pages, installation._render_page)
     monkeypatch.setattr(installation, "DOCS", tmp_path)
     for cache in caches:
         cache.cache_clear()
@@ -221,7 +221,7 @@ def test_links_lead_to_the_pages_here_with_their_titles(manual: Path) -> None:
     (manual / "README.md").write_text(
         '# Start\n\n[On](next.md "The next page") [Code](../code.py "A file") [Web](https://a.example)'
     )
-    title, html = installation._rendered("README")
+    title, html = installation._render_page("README")
     assert title == "Start"
     assert '<a href="/manual/next/" title="The next page">On</a> <a>Code</a>' in html
     assert '<a href="https://a.example" rel="noreferrer">Web</a>' in html

@@ -187,7 +187,7 @@ def test_a_wrong_draft_names_its_line_and_stays(admin: Client, anne: Client) -> 
 
 def test_a_broken_policy_is_named_on_every_way(admin: Client, anne: Client) -> None:
     admin.post("/policies/add/", {"text": TWO})
-    forged = PolicyAct(seq=2, act="confirmed", number=2, text="", by="anne", at=clock.now())
+    forged = PolicyAct(seq=2, act="confirmed", number=2, text="", by="anne", at=clock.read_time())
     forged.save(force_insert=True)
     why = "act 2 on the policy is not the one that was signed"
     has(text_of(admin.get("/policies/")), why)

@@ -30,7 +30,7 @@ def test_ready_while_a_worker_beats() -> None:
         WorkerProcess.objects.filter(id=worker.id).update(
             beat_at=began_at + timedelta(seconds=later)
         )
-        assert workers.worker_beats(within=timedelta(days=1)) is alive
+        assert workers.has_live_worker(within=timedelta(days=1)) is alive
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM django_migrations WHERE app = 'approvals'")
     assert Client().get("/readyz").json()["checks"]["migrations"] is False
@@ -66,5 +66,5 @@ def test_a_process_for_suspected_runs_is_no_live_worker() -> None:
         WorkerProcess.objects.create(
             id=uuid4(), host="here", process=1, isolated=isolated, agents={"a": "f"}
         )
-        assert workers.live_versions(workers.ALIVE) == live
-        assert workers.live_workers(workers.ALIVE) == len(live)
+        assert workers.read_live_versions(workers.ALIVE) == live
+        assert workers.count_live_workers(workers.ALIVE) == len(live)

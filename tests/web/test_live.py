@@ -355,7 +355,7 @@ def test_requests_that_are_woken_together_leave_threads_to_others(
 
     async def drive() -> None:
         live_server, run = LiveServer(), uuid4()
-        answers = [longpoll.answer(run, ask, stay(), live_server, send) for _ in range(20)]
+        answers = [longpoll.send_answer(run, ask, stay(), live_server, send) for _ in range(20)]
         waits = [asyncio.ensure_future(answer) for answer in answers]
         while live_server.count_waiting() < len(waits):  # noqa: ASYNC110 - it is not told
             await asyncio.sleep(0)
@@ -389,7 +389,7 @@ def test_a_call_through_a_gateway_waits_for_its_own_run_and_is_collected_once_it
         await asyncio.Event().wait()
 
     async def drive() -> None:
-        await longpoll.answer(None, ask, stay(), LiveServer(), send)
+        await longpoll.send_answer(None, ask, stay(), LiveServer(), send)
 
     asyncio.run(drive())
     assert asked == [[], [(longpoll.RUN_HEADER, run)], [(longpoll.COLLECTED_HEADER, run)]]
@@ -417,4 +417,4 @@ def test_reading_a_run_waits_and_the_use_of_an_approval() -> None:
         ("POST", f"/api/aap/v1/requests/{run}/outcome", b"", False),
     ):
         scope = {"method": method, "path": path, "query_string": query}
-        assert (longpoll.run_of(scope) == run) is waits
+        assert (longpoll.find_run(scope) == run) is waits

@@ -34,7 +34,7 @@ def test_a_late_page_names_its_omitted_parts(
 
 def test_a_late_page_searches_short_texts_for_look_alikes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_limits, "SOFT_SECONDS", 0.0)
-    with time_limits.page(bounded=True):
+    with time_limits.limit_page_time(bounded=True):
         (note,) = lookalikes("p\u0430ypal")
         assert note != NOT_SEARCHED
         assert lookalikes("paypal") == []
@@ -53,21 +53,21 @@ def test_a_page_that_takes_too_long_is_given_up(
     assert bea_api.get(f"/approvals/{approval.id}").status_code == 200
     body = {"digest": approval.approval_digest}
     assert bea.post(f"/a/{approval.id}/approve/", body).status_code == 302
-    with time_limits.page(bounded=True), pytest.raises(time_limits.TooLong):
+    with time_limits.limit_page_time(bounded=True), pytest.raises(time_limits.TooLong):
         read_transcript(suspended)
-    with time_limits.page(bounded=True), pytest.raises(time_limits.TooLong):
+    with time_limits.limit_page_time(bounded=True), pytest.raises(time_limits.TooLong):
         escape_visible("x")
 
 
 def test_events_and_audit_bear_the_time_of_the_database(office: Office) -> None:
     """Also those of a process whose clock is an hour ahead."""
-    before = clock.now()
+    before = clock.read_time()
     with time_machine.travel(datetime.now(UTC) + timedelta(hours=1), tick=True):
         run = office.start()
         assert office.approve(run).status == "completed"
-    after = clock.now()
+    after = clock.read_time()
     with pool.open_own() as own:
-        times = [entry.at for _, entry in journal.history(own, run).entries]
+        times = [entry.at for _, entry in journal.read_history(own, run).entries]
     assert len(times) > 5
     approval, row = Approval.objects.get(run=run), Run.objects.get(id=run)
     audited = [entry.at for entry in AuditEntry.objects.filter(run=run)]

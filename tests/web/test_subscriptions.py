@@ -126,7 +126,7 @@ def test_each_end_is_told(program: Program, office: Office) -> None:
     office.deny(denied, "No")
     office.cancel(cancelled, "No")
     expired = office.request(office.start())
-    Approval.objects.filter(pk=expired.pk).update(expires_at=clock.now())
+    Approval.objects.filter(pk=expired.pk).update(expires_at=clock.read_time())
     ApprovalService().expire(expired.gate)
     send_due()
     ends = {(event["type"], event["data"]["status"]) for event in program.events}
@@ -222,7 +222,7 @@ def test_arguments_are_told_as_people_see_them_unless_they_are_too_long(
         assert sealed["$secret"] not in (text or "")
     seeds.pending(args={"text": ""})
     Approval.objects.update(schema="sha256:missing")  # which values it marks is not known then
-    Approval.objects.update(status="cancelled", decided_at=clock.now(), reason="")
+    Approval.objects.update(status="cancelled", decided_at=clock.read_time(), reason="")
     cancelled = OutboxMessage.objects.filter(kind="approval.cancelled")
     assert all(json.loads(row.body or "")["data"]["arguments"] is None for row in cancelled)
 
@@ -283,7 +283,7 @@ def test_a_message_is_given_up_after_three_days_and_sent_again(
     message = OutboxMessage.objects.get()
     assert message.occurred_at is not None
     assert message.gives_up_at == message.occurred_at + timedelta(days=3)
-    OutboxMessage.objects.update(gives_up_at=clock.now() + timedelta(seconds=1))
+    OutboxMessage.objects.update(gives_up_at=clock.read_time() + timedelta(seconds=1))
     send_due()
     [sent] = program.api.get(f"{program.path}/messages").json()
     assert (sent["ending"], sent["answer"], sent["attempts"]) == ("given up", "500", 1)
@@ -303,7 +303,7 @@ def test_both_secrets_sign_for_a_day(program: Program, office: Office) -> None:
         office.start()
         send_due()
     assert program.headers[0]["webhook-signature"].count("v1,") == 2
-    Subscription.objects.update(former_until=clock.now())
+    Subscription.objects.update(former_until=clock.read_time())
     office.start()
     send_due()
     assert len(program.events) == 3
@@ -379,7 +379,7 @@ def test_an_admin_does_it_all_on_pages(
         assert admin.post(f"{place}{act}/").status_code == 302
     text_of(admin.post(f"{place}test/", follow=True))
     program.statuses, program.answer = [500], b"<i>no"
-    OutboxMessage.objects.filter(ended_at=None).update(gives_up_at=clock.now() + NOW)
+    OutboxMessage.objects.filter(ended_at=None).update(gives_up_at=clock.read_time() + NOW)
     send_due()
     shows(
         admin,

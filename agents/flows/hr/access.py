@@ -43,11 +43,11 @@ def ask_for_account(turn: Turn) -> Reply:
     )
 
 
-def no_account(turn: Turn, account: Result | None) -> str:
+def describe_no_account(turn: Turn, account: Result | None) -> str:
     return f"{NO_ACCOUNT} for {turn.input['username']}: {quote_reason(account)}"
 
 
-def security_level(turn: Turn) -> Any:
+def read_security_level(turn: Turn) -> Any:
     """Return the level that set_privileges was called with, which may be a person's change of it."""
     result = turn.result("set_privileges")
     args = turn.input if result is None or result.edited is None else result.edited
@@ -67,7 +67,7 @@ def bundle(turn: Turn) -> Reply:
     if account is None:
         return ask_for_account(turn)
     if not account.ok:
-        return say(no_account(turn, account))
+        return say(describe_no_account(turn, account))
     if turn.result("set_privileges") is None:
         account_id = account.content["id"]
         username = turn.input["username"]
@@ -86,7 +86,7 @@ def bundle(turn: Turn) -> Reply:
             ),
         )
     rights = {
-        "set_privileges": f"Security level {security_level(turn)}",
+        "set_privileges": f"Security level {read_security_level(turn)}",
         "grant_application_access": f"Access to {APPLICATION}",
     }
     sentences = [f"The account {turn.input['username']} was made."]

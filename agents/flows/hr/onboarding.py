@@ -12,9 +12,9 @@ from agents.flows.hr.access import (
     NO_ACCOUNT,
     Newcomer,
     ask_for_account,
-    no_account,
+    describe_no_account,
     quote_reason,
-    security_level,
+    read_security_level,
 )
 from agents.sdk import agent, prompt
 from agents.sdk.scripts import Reply, Turn, call, say, script
@@ -25,7 +25,7 @@ from agents.tools.mail import send_welcome_mail
 @script
 def make_account(turn: Turn) -> Reply:
     """Play account_agent: create the account, set its privileges, then report in a sentence."""
-    return _account_step(turn) or say(_account_sentence(turn))
+    return _plan_account_step(turn) or say(_describe_account(turn))
 
 
 @script
@@ -39,18 +39,18 @@ def onboard_by_delegation(turn: Turn) -> Reply:
         return say(f"{NO_ACCOUNT}: {quote_reason(account)}")
     if sentence.startswith(NO_ACCOUNT):
         return say(sentence)
-    return _mail_step(turn) or say(f"{sentence} {_mail_sentence(turn)}")
+    return _plan_mail_step(turn) or say(f"{sentence} {_describe_mail(turn)}")
 
 
 @script
 def onboard_alone(turn: Turn) -> Reply:
     """Play hr_onboarding_single: take the same steps without another agent."""
-    if (step := _account_step(turn)) is not None:
+    if (step := _plan_account_step(turn)) is not None:
         return step
     account = turn.result("create_account")
     if account is None or not account.ok:
-        return say(_account_sentence(turn))
-    return _mail_step(turn) or say(f"{_account_sentence(turn)} {_mail_sentence(turn)}")
+        return say(_describe_account(turn))
+    return _plan_mail_step(turn) or say(f"{_describe_account(turn)} {_describe_mail(turn)}")
 
 
 account_agent = agent(
@@ -111,7 +111,7 @@ hr_onboarding_single = agent(
 )
 
 
-def _account_step(turn: Turn) -> Reply | None:
+def _plan_account_step(turn: Turn) -> Reply | None:
     """Return the next call towards the account, or None if no call is left."""
     person, account = turn.input, turn.result("create_account")
     if account is None:
@@ -126,7 +126,7 @@ def _account_step(turn: Turn) -> Reply | None:
     return None
 
 
-def _mail_step(turn: Turn) -> Reply | None:
+def _plan_mail_step(turn: Turn) -> Reply | None:
     if turn.result("send_welcome_mail") is not None:
         return None
     person = turn.input
@@ -138,18 +138,18 @@ def _mail_step(turn: Turn) -> Reply | None:
     )
 
 
-def _account_sentence(turn: Turn) -> str:
+def _describe_account(turn: Turn) -> str:
     username = turn.input["username"]
     account, privileges = turn.result("create_account"), turn.result("set_privileges")
     if account is None or not account.ok:
-        return no_account(turn, account)
+        return describe_no_account(turn, account)
     if privileges is not None and privileges.ok:
-        return f"The account {username} was made with security level {security_level(turn)}."
+        return f"The account {username} was made with security level {read_security_level(turn)}."
     verb = "were denied" if privileges is not None and privileges.denied else "could not be set"
     return f"The account {username} was made, but its privileges {verb}: {quote_reason(privileges)}"
 
 
-def _mail_sentence(turn: Turn) -> str:
+def _describe_mail(turn: Turn) -> str:
     mail = turn.result("send_welcome_mail")
     if mail is not None and mail.ok:
         return f"The welcome mail went to {turn.input['email']}."

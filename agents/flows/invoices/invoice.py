@@ -23,17 +23,19 @@ def _with_right_digits(iban: str) -> str:
     return iban
 
 
-def _text(pattern: str, max_length: int, example: str) -> Any:
+def _make_text_field(pattern: str, max_length: int, example: str) -> Any:
     return Field(max_length=max_length, pattern=pattern, examples=[example])
 
 
-Number = Annotated[str, _text(r"^[A-Za-z0-9][A-Za-z0-9/_.-]*$", 40, "R-2026-017")]
-Day = Annotated[str, _text(r"^20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$", 10, "2026-11-27")]
-Amount = Annotated[str, _text(r"^(0|[1-9]\d{0,8})\.\d\d$", 12, "1190.00")]
-Currency = Annotated[str, _text(r"^[A-Z]{3}$", 3, "EUR")]
+Number = Annotated[str, _make_text_field(r"^[A-Za-z0-9][A-Za-z0-9/_.-]*$", 40, "R-2026-017")]
+Day = Annotated[
+    str, _make_text_field(r"^20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$", 10, "2026-11-27")
+]
+Amount = Annotated[str, _make_text_field(r"^(0|[1-9]\d{0,8})\.\d\d$", 12, "1190.00")]
+Currency = Annotated[str, _make_text_field(r"^[A-Z]{3}$", 3, "EUR")]
 Iban = Annotated[
     str,
-    _text(r"^[A-Z]{2}\d\d[A-Z0-9]{11,30}$", 34, "DE02120300000000202051"),
+    _make_text_field(r"^[A-Z]{2}\d\d[A-Z0-9]{11,30}$", 34, "DE02120300000000202051"),
     AfterValidator(_with_right_digits),
 ]
 
@@ -77,7 +79,7 @@ class InvoiceFile(BaseModel):
 
 def read(values: Mapping[str, Any]) -> Invoice:
     """Read the fields of an invoice. Raise ValueError naming those that are wrong."""
-    problems = inputs.problems(_SCHEMA, dict(values), root="invoice")
+    problems = inputs.list_problems(_SCHEMA, dict(values), root="invoice")
     if problems:
         raise ValueError("; ".join(f"{problem.field}: {problem.detail}" for problem in problems))
     try:

@@ -80,7 +80,7 @@ Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
 def record(context: ToolContext, invoice: Mapping[str, str]) -> None:
     """Keep an invoice as one that waits. Raise ToolError if the books have it from another run."""
     values = {**invoice, "run": context.run}
-    with _connected(context, WRITER) as connection:
+    with _open_transaction(context, WRITER) as connection:
         connection.execute(_RECORD, values)
         row = connection.execute(_INVOICE, values).fetchone()
         if row is None or row["run"] != context.run:
@@ -90,7 +90,7 @@ def record(context: ToolContext, invoice: Mapping[str, str]) -> None:
 def book(context: ToolContext, invoice: Mapping[str, str]) -> None:
     """Book an invoice of this run once, and keep its IBAN as the supplier's. Raise ToolError if it cannot be booked."""
     values = {**invoice, "run": context.run, "key": context.key}
-    with _connected(context, WRITER) as connection:
+    with _open_transaction(context, WRITER) as connection:
         if connection.execute(_BOOK, values).rowcount:
             if not connection.execute(_KEEP_IBAN, values).rowcount:
                 raise ToolError(f"the books have another IBAN of {invoice['supplier']} by now")
@@ -103,7 +103,7 @@ def book(context: ToolContext, invoice: Mapping[str, str]) -> None:
 def reject(context: ToolContext, supplier: str, number: str, reason: str) -> None:
     """Keep an invoice of this run as rejected. Raise ToolError if it does not wait."""
     values = {"supplier": supplier, "number": number, "reason": reason, "run": context.run}
-    with _connected(context, WRITER) as connection:
+    with _open_transaction(context, WRITER) as connection:
         if connection.execute(_REJECT, values).rowcount:
             return
         row = connection.execute(_INVOICE, values).fetchone()
@@ -111,9 +111,9 @@ def reject(context: ToolContext, supplier: str, number: str, reason: str) -> Non
         raise ToolError(_is_there(values, row))
 
 
-def booked(context: ToolContext, supplier: str, number: str) -> Row:
+def read_booked_invoice(context: ToolContext, supplier: str, number: str) -> Row:
     """Return an invoice that this run booked, with the supplier's name and address. Raise ToolError."""
-    with _connected(context, READER) as connection:
+    with _open_transaction(context, READER) as connection:
         values = {"supplier": supplier, "number": number}
         row = connection.execute(_INVOICE, values).fetchone()
     if row is None or (row["run"], row["state"]) != (context.run, "booked"):
@@ -123,7 +123,7 @@ def booked(context: ToolContext, supplier: str, number: str) -> Row:
 
 def read_terms(context: ToolContext, supplier: str, order: str) -> Row | None:
     """Return a supplier with one of its orders, or None. The order's columns are None if there is no such order."""
-    with _connected(context, READER) as connection:
+    with _open_transaction(context, READER) as connection:
         return connection.execute(_TERMS, {"supplier": supplier, "order": order}).fetchone()
 
 
@@ -139,12 +139,12 @@ def record_invoice(
     iban: Iban,
 ) -> str:
     """Keep an invoice in the books as one that waits for its booking. Refused if the supplier's number is taken."""
-    invoice = _invoice(supplier, number, order, date, amount, currency, iban)
+    invoice = _build_invoice(supplier, number, order, date, amount, currency, iban)
     record(context, invoice)
     return "recorded"
 
 
-def why_not(
+def find_booking_refusal(
     context: ToolContext, supplier: str, order: str, currency: str, known_iban: str
 ) -> str | None:
     """Say why an invoice cannot be booked. `known_iban` must be that of the books: the risk depends on it."""
@@ -182,7 +182,7 @@ def preview_booking(
     return Preview(summary=summary, changes=changes, targets=[name], warnings=warnings)
 
 
-def risk_of(amount: str, iban: str, known_iban: str) -> str:
+def judge_risk(amount: str, iban: str, known_iban: str) -> str:
     """Return high for another IBAN than the known one, as forged invoices have, and for a large amount."""
     return "high" if iban != known_iban or Decimal(amount) >= LARGE else "medium"
 
@@ -190,10 +190,10 @@ def risk_of(amount: str, iban: str, known_iban: str) -> str:
 @tool(
     effect="idempotent",
     approval=True,
-    risk=risk_of,
+    risk=judge_risk,
     sentence="Book invoice {number} of {supplier}: {amount} {currency} to {iban}",
     preview=preview_booking,
-    precondition=why_not,
+    precondition=find_booking_refusal,
 )
 def book_invoice(
     context: ToolContext,
@@ -210,7 +210,7 @@ def book_invoice(
 
     `known_iban` is the supplier's IBAN in the books.
     """
-    invoice = _invoice(supplier, number, order, date, amount, currency, iban)
+    invoice = _build_invoice(supplier, number, order, date, amount, currency, iban)
     book(context, invoice | {"known_iban": known_iban})
     return "booked"
 
@@ -225,7 +225,7 @@ def reject_invoice(context: ToolContext, supplier: Number, number: Number, reaso
 @tool(sentence="Tell {supplier} by mail that invoice {number} was booked")
 def tell_supplier(context: ToolContext, supplier: Number, number: Number) -> dict[str, str]:
     """Tell a supplier, at its address in the books, that this run booked an invoice. Returns the Message-ID."""
-    row = booked(context, supplier, number)
+    row = read_booked_invoice(context, supplier, number)
     return send_text(context, row["email"], f"Invoice {number}", BOOKED.format(**row))
 
 
@@ -243,7 +243,7 @@ def _is_there(invoice: Mapping[str, Any], row: Row | None) -> str:
 
 
 @contextmanager
-def _connected(context: ToolContext, name: str) -> Iterator[psycopg.Connection[Row]]:
+def _open_transaction(context: ToolContext, name: str) -> Iterator[psycopg.Connection[Row]]:
     """Open one transaction. Raise NotDone without a connection, and ToolError for values that the books refuse."""
     url = os.environ.get(name)
     if not url:
@@ -261,7 +261,7 @@ def _connected(context: ToolContext, name: str) -> Iterator[psycopg.Connection[R
         raise ToolError(f"the books refused it: {detail}") from exc
 
 
-def _invoice(*values: str) -> dict[str, str]:
+def _build_invoice(*values: str) -> dict[str, str]:
     """Return the fields of an invoice, whose values are in their order."""
     return dict(zip(Invoice.model_fields, values, strict=True))
 

@@ -16,7 +16,7 @@ from pydantic_ai.models import Model
 
 from agents.endpoints import Endpoint, ProviderKind
 from agents.llm.failures import UnusableReply
-from runtime.network import authorities
+from runtime.network import load_authorities
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -35,10 +35,12 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024  # of the longest reply, with each token in 
 _REFUSED = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
 
 
-def client_of(endpoint: Endpoint, model: str, refused: frozenset[str]) -> Model:
+def make_client(endpoint: Endpoint, model: str, refused: frozenset[str]) -> Model:
     """Create a client of this provider's model, which leaves out the `refused` settings."""
     profile = {name: value for setting in refused for name, value in WITHOUT[setting].items()}
-    make = _anthropic if endpoint.kind is ProviderKind.ANTHROPIC else _openai
+    make = (
+        _make_anthropic_client if endpoint.kind is ProviderKind.ANTHROPIC else _make_openai_client
+    )
     return make(endpoint, model, profile)
 
 
@@ -55,7 +57,7 @@ def find_refused(exc: ModelAPIError, model: Model, refused: frozenset[str]) -> s
     return min((sent - refused) & words, default=None)
 
 
-def _openai(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:
+def _make_openai_client(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:
     from openai import DefaultAsyncHttpxClient
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings
     from pydantic_ai.providers import infer_provider_class
@@ -65,7 +67,8 @@ def _openai(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:
 
     # The client requires a key, and a self-hosted server may have none.
     client = Client(
-        api_key=endpoint.key or "none", **_connection(endpoint, DefaultAsyncHttpxClient)
+        api_key=endpoint.key or "none",
+        **_build_connection_options(endpoint, DefaultAsyncHttpxClient),
     )
     # Features that the model layer assumes and the provider does not support.
     habits: dict[str, Any] = {}
@@ -88,22 +91,24 @@ def _openai(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:
     )
 
 
-def _anthropic(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:
+def _make_anthropic_client(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:
     from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
-    connection = _connection(endpoint, DefaultAsyncHttpxClient)
+    connection = _build_connection_options(endpoint, DefaultAsyncHttpxClient)
     client = AsyncAnthropic(api_key=endpoint.key, **connection)
     provider = AnthropicProvider(anthropic_client=client)
     return AnthropicModel(model, provider=provider, profile=cast("ModelProfile", profile))
 
 
-def _connection(endpoint: Endpoint, make_http_client: Callable[..., Any]) -> dict[str, Any]:
+def _build_connection_options(
+    endpoint: Endpoint, make_http_client: Callable[..., Any]
+) -> dict[str, Any]:
     return {
         "base_url": endpoint.address,
         "http_client": make_http_client(
-            verify=authorities(),
+            verify=load_authorities(),
             follow_redirects=False,  # another address would get the conversation and the key
             event_hooks={"response": [limit_answer]},
         ),

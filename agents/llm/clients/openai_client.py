@@ -43,10 +43,10 @@ class _Completions(AsyncCompletions):
         answer: Any = await super().create(messages=(), extra_body=fields, **settings)
         if not isinstance(answer, AsyncStream):
             return answer
-        return _ChunkStream(await _events(answer.response), self.client)
+        return _ChunkStream(await _read_events(answer.response), self.client)
 
 
-async def _events(answer: Response) -> Response:
+async def _read_events(answer: Response) -> Response:
     """Return the events with data; of an answer in one piece, one event. Raise NotTheApi for a page."""
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("text/html", "application/json"):

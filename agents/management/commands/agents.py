@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from agents.errors import DefinitionError
-from agents.registry import AgentModule, Survey, family, survey
+from agents.registry import AgentModule, Survey, survey, walk_family
 from agents.sdk import fields
 from agents.sdk.spec import DEPENDS, AgentSpec, ToolSpec
 from runtime.core.values.enums import Risk
@@ -137,12 +137,12 @@ class Command(BaseCommand):
         with _no_longer_than(MAX_IMPORT_SECONDS):
             loaded = survey(settings.SIGNOFF_AGENTS, settings.AGENTS_DIR)
         if options["brief"]:
-            if problems := [*map(str, loaded.mistakes)] or _missing(loaded):
+            if problems := [*map(str, loaded.mistakes)] or _list_missing_settings(loaded):
                 remaining = len(problems) - 1
                 suffix = f" ({remaining} more: make agents lists all)" if remaining else ""
                 raise SystemExit(f"signoff: {problems[0]}{suffix}")
             return
-        mistakes = [*map(str, loaded.mistakes), *_missing(loaded)]
+        mistakes = [*map(str, loaded.mistakes), *_list_missing_settings(loaded)]
         counted = [(len(loaded.registry.agents), "agent"), (len(mistakes), "mistake")]
         counts = (f"{n or 'no'} {noun}{'' if n == 1 else 's'}" for n, noun in counted)
         for line in (*list_agents(loaded.sources), *mistakes, ", ".join(counts)):
@@ -156,10 +156,10 @@ def list_agents(sources: tuple[AgentModule, ...]) -> Iterator[str]:
     listed: set[str] = set()
     for source in sources:
         yield f"{source.module}  {source.file}".rstrip()
-        for agent in (member for root in source.agents for member in family(root)):
+        for agent in (member for root in source.agents for member in walk_family(root)):
             if agent.name not in listed:
                 listed.add(agent.name)
-                yield from _agent(agent)
+                yield from _describe_agent(agent)
 
 
 def write(name: str, folder: Path) -> list[Path]:
@@ -167,7 +167,7 @@ def write(name: str, folder: Path) -> list[Path]:
 
     A conftest.py that is there is kept, and not among the returned files.
     """
-    fields.name(name, "NAME")
+    fields.check_name(name, "NAME")
     if keyword.iskeyword(name):
         raise DefinitionError(f"NAME: {name} is a word of Python, so it cannot be a module")
     if name in _TAKEN:
@@ -193,14 +193,14 @@ def write(name: str, folder: Path) -> list[Path]:
     return list(texts)
 
 
-def _missing(loaded: Survey) -> list[str]:
+def _list_missing_settings(loaded: Survey) -> list[str]:
     """List the settings that agents lack."""
     if not loaded.registry.agents and not loaded.mistakes:
         return ["no agents are configured: name their modules in SIGNOFF_AGENTS"]
     # Importing the model layer takes a third of the start; mistakes in modules are reported without it.
-    from agents.llm.providers import lacking
+    from agents.llm.providers import list_lacking_settings
 
-    return [*lacking(loaded.registry)]
+    return [*list_lacking_settings(loaded.registry)]
 
 
 @contextmanager
@@ -219,17 +219,17 @@ def _no_longer_than(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _agent(agent: AgentSpec) -> Iterator[str]:
-    from agents.llm.providers import models_of  # a brief check needs no library of models
+def _describe_agent(agent: AgentSpec) -> Iterator[str]:
+    from agents.llm.providers import list_models  # a brief check needs no library of models
 
     yield f"  {agent.name}: {agent.description}"
-    yield f"    model {', '.join(models_of(agent)) or 'none'}"
+    yield f"    model {', '.join(list_models(agent)) or 'none'}"
     if agent.prompt_name:
         yield f"    prompt {agent.prompt_name}, which people may replace"
     if agent.output is not None:
         yield f"    result {agent.output.__name__}"
     if agent.answer is not None:
-        yield f"    answer held: {', '.join(_tool(agent, agent.answer))}"
+        yield f"    answer held: {', '.join(_format_tool(agent, agent.answer))}"
     if (memory := agent.thread_memory) is not None:
         summary = f"a summary of its thread, of at most {memory.summary} tokens"
         last = f"the last {memory.last} texts of its thread"
@@ -237,15 +237,15 @@ def _agent(agent: AgentSpec) -> Iterator[str]:
     if agent.steps:
         yield f"    plan {', '.join(agent.steps)}"
     for tool in agent.tools:
-        yield f"    tool {tool.name}: {', '.join(_tool(agent, tool))}"
+        yield f"    tool {tool.name}: {', '.join(_format_tool(agent, tool))}"
     for child in agent.subagents:
         suffix = f", {ASKED}" if agent.requires_approval(Risk.LOW, by_tool=False) else ""
         yield f"    sub-agent {child.name}{suffix}"
-    for gate in _gates(agent):
+    for gate in _describe_gates(agent):
         yield f"    stops {gate}"
 
 
-def _tool(agent: AgentSpec, tool: ToolSpec) -> Iterator[str]:
+def _format_tool(agent: AgentSpec, tool: ToolSpec) -> Iterator[str]:
     yield f"{tool.effect}"
     yield f"risk {DEPENDS if callable(tool.risk) else tool.risk}"
     if tool.plan:
@@ -267,7 +267,7 @@ def _tool(agent: AgentSpec, tool: ToolSpec) -> Iterator[str]:
         yield f"{tool.settings.expires_in:g} s to decide"
 
 
-def _gates(agent: AgentSpec) -> Iterator[str]:
+def _describe_gates(agent: AgentSpec) -> Iterator[str]:
     """List where the agent stops until a person continues it."""
     if agent.holds.every is not None:
         yield f"after every {agent.holds.every} replies"

@@ -11,7 +11,12 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from agents.errors import AgentsError
-from agents.tools.mcp_definitions import Definition, read_definitions, server_of, write_definitions
+from agents.tools.mcp_definitions import (
+    Definition,
+    parse_server,
+    read_definitions,
+    write_definitions,
+)
 from runtime.core.values.texts import write_on_one_line
 
 SECONDS = 30.0
@@ -53,7 +58,7 @@ class Command(BaseCommand):
                 raise CommandError(f"--secret {pair}: the environment has no such variable")
             values[name] = os.environ[variable].replace("{", "{{").replace("}", "}}")
         try:
-            server = server_of(
+            server = parse_server(
                 words[0] if is_url else words,
                 headers=values if is_url else None,
                 variables=None if is_url else values,

@@ -25,12 +25,12 @@ class Command(command.Command):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["act"] == "list":
-            for away in absences.all_away():
+            for away in absences.list_away():
                 self.stdout.write(
                     f"{away.person}\t{'away' if away.has_begun else 'planned'}\tdeputy: {away.deputy}"
                     f"\t{away.starts:%Y-%m-%d %H:%M} to {away.ends:%Y-%m-%d %H:%M} UTC"
                 )
             return
-        if not absences.end(options["name"], actor=None):
+        if not absences.end_absence(options["name"], actor=None):
             raise CommandError(f"{options['name']} is not away")
         self.stdout.write(f"The absence of {options['name']} has ended.")

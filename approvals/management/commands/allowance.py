@@ -32,8 +32,8 @@ class Command(command.Command):
             allowance_changes.revoke(options["allowance"], actor=None, reason=options["reason"])
             self.stdout.write("The allowance is revoked.")
             return
-        newest, broken = allowances.newest()
-        at = clock.now()
+        newest, broken = allowances.read_newest()
+        at = clock.read_time()
         for allowance in newest:
             self.stdout.write(
                 f"{allowance.id}\t{allowance.state(at)}\t{allowance.left} of {allowance.terms.count} left"

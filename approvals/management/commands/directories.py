@@ -63,7 +63,7 @@ class Command(command.Command):
                 provisioning.adopt(options["name"], options["person"], options["user_name"])
                 self.stdout.write(f"{options['person']} follows the directory {options['name']}.")
             case "list":
-                for view in mappings.views(""):
+                for view in mappings.list_rights_of_sources(""):
                     self.stdout.write(f"{view.source}\tpeople: {view.people}")
                     for row, _ in view.mappings:
                         state = "confirmed" if row.confirmed_at else "waits"

@@ -38,7 +38,7 @@ class Command(command.Command):
                 created, _ = instances.provision(fields, actor=Actor(person=options["owner"]))
                 self.stdout.write(created["credential"]["token"])
             case "delete":
-                count = external_requests.end(instance=options["id"], actor=None)
+                count = external_requests.end_instance(instance=options["id"], actor=None)
                 self.stdout.write(f"The instance {options['id']} has ended; cancelled: {count}.")
             case "list":
                 for row in Instance.objects.select_related("owner").filter(deleted_at=None):

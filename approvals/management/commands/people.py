@@ -31,11 +31,11 @@ class Command(command.Command):
     def add_arguments(self, parser: CommandParser) -> None:
         acts = parser.add_subparsers(dest="act", required=True, metavar="ACT")
         add = acts.add_parser("add", help="a new person")
-        _name(add)
+        _add_name(add)
         add.add_argument("--group", "--groups", action="append", default=[])
         command.add_password_options(add)
         group = acts.add_parser("group", help="put a person into exactly these groups")
-        _name(group)
+        _add_name(group)
         group.add_argument(
             "groups", nargs="*", metavar="GROUP", help=f"{', '.join(Group)}, or added"
         )
@@ -43,12 +43,12 @@ class Command(command.Command):
         added = acts.add_parser("add-group", help="a group that rules of the policy can name")
         added.add_argument("name", metavar="NAME")
         password = acts.add_parser("password", help="a new password, which ends open sessions")
-        _name(password)
+        _add_name(password)
         command.add_password_options(password)
-        _name(acts.add_parser("disable", help="end rights, sessions and tokens at once"))
-        _name(acts.add_parser("enable", help="let a person log in again"))
+        _add_name(acts.add_parser("disable", help="end rights, sessions and tokens at once"))
+        _add_name(acts.add_parser("enable", help="let a person log in again"))
         confirm = acts.add_parser("confirm", help="confirm a right that an admin gave")
-        _name(confirm)
+        _add_name(confirm)
         confirm.add_argument("rights", nargs="*", metavar="RIGHT", help="as `list` names them")
         acts.add_parser("list", help="all people, with groups, last login and valid tokens")
 
@@ -56,21 +56,21 @@ class Command(command.Command):
         match options["act"]:
             case "add":
                 groups = _check_groups(options["group"])
-                password = command.password(options)
+                password = command.read_password(options)
                 accounts.create_person(username=options["name"], password=password, groups=groups)
-                self.stdout.write(f"{options['name']} is added. Groups: {_listed(groups)}.")
+                self.stdout.write(f"{options['name']} is added. Groups: {_join_groups(groups)}.")
                 self._report(options, password)
             case "group":
                 groups = _check_groups(options["groups"])
                 if bool(options["groups"]) == options["none"]:
                     raise CommandError("give the groups, or --none")
                 accounts.set_groups(options["name"], groups, actor=None)
-                self.stdout.write(f"{options['name']} is in: {_listed(groups)}.")
+                self.stdout.write(f"{options['name']} is in: {_join_groups(groups)}.")
             case "add-group":
                 accounts.create_group(options["name"], actor=None)
                 self.stdout.write(f"The group {options['name']} is created.")
             case "password":
-                password = command.password(options)
+                password = command.read_password(options)
                 accounts.set_password(options["name"], password, actor=None)
                 self.stdout.write(
                     f"{options['name']} has a new password. Open sessions have ended."
@@ -84,10 +84,12 @@ class Command(command.Command):
                 self.stdout.write(f"{options['name']} can log in again. Tokens stay revoked.")
             case "confirm":
                 name, rights = options["name"], options["rights"]
-                person = account_list.person(name)
+                person = account_list.read_person(name)
                 waiting = {right.name: right.seq for right in person.rights if right.waits}
                 if not set(rights) <= set(waiting):
-                    raise CommandError(f"these can be confirmed for {name}: {_listed(waiting)}")
+                    raise CommandError(
+                        f"these can be confirmed for {name}: {_join_groups(waiting)}"
+                    )
                 for right in rights or waiting:
                     accounts.confirm(name, right, seq=waiting[right], actor=None)
                     self.stdout.write(f"{right} of {name} is confirmed.")
@@ -99,27 +101,27 @@ class Command(command.Command):
             self.stdout.write(f"Password: {password}")
 
     def _list(self) -> None:
-        for person in account_list.all_people():
+        for person in account_list.list_people():
             last_login = f"{person.last_login:%Y-%m-%d %H:%M} UTC" if person.last_login else "never"
             self.stdout.write(
                 f"{person.username}\t{'active' if person.active else 'disabled'}"
-                f"\tgroups: {_listed(person.groups)}\tlast login: {last_login}"
+                f"\tgroups: {_join_groups(person.groups)}\tlast login: {last_login}"
                 f"\tvalid tokens: {person.valid_tokens}"
-                f"\tto confirm: {_listed(right.name for right in person.rights if right.waits)}"
+                f"\tto confirm: {_join_groups(right.name for right in person.rights if right.waits)}"
             )
 
 
 def _check_groups(groups: list[str]) -> set[str]:
     words = account_list.group_words()
     if unknown := sorted(set(groups) - set(words)):
-        raise CommandError(f"no such group: {', '.join(unknown)}; there are {_listed(words)}")
+        raise CommandError(f"no such group: {', '.join(unknown)}; there are {_join_groups(words)}")
     return set(groups)
 
 
-def _name(parser: CommandParser) -> None:
+def _add_name(parser: CommandParser) -> None:
     parser.formatter_class = RawDescriptionHelpFormatter
     parser.add_argument("name", metavar="NAME")
 
 
-def _listed(groups: Any) -> str:
+def _join_groups(groups: Any) -> str:
     return ", ".join(sorted(groups)) or "none"

@@ -66,7 +66,7 @@ class Command(command.Command):
                 self.stdout.write(f"Version {number} is withdrawn.")
             case "export":
                 versions = policies.read_versions()
-                version = policies.version_in_force(versions, clock.now())
+                version = policies.find_version_in_force(versions, clock.read_time())
                 if number is not None:
                     version = next((row for row in versions if row.number == number), None)
                     if version is None:
@@ -76,11 +76,11 @@ class Command(command.Command):
                 self._list()
 
     def _list(self) -> None:
-        versions, at = policies.read_versions(), clock.now()
-        now = policies.version_in_force(versions, at)
+        versions, at = policies.read_versions(), clock.read_time()
+        now = policies.find_version_in_force(versions, at)
         self.stdout.write(f"1\tthe default policy{'' if now else ', in force'}")
         for version in versions:
-            state = policies.state_of(version, now, at)
+            state = policies.name_state(version, now, at)
             if state == "waiting" and version.effective_at:
                 state = f"in force from {version.effective_at}"
             self.stdout.write(

@@ -47,7 +47,7 @@ class Command(command.Command):
         act, name, number = options["act"], options.get("name", ""), options.get("number")
         match act:
             case "list":
-                for view in prompt_list.prompts():
+                for view in prompt_list.list_prompts():
                     in_use = (
                         f"version {view.production}" if view.production else "the text in the code"
                     )
@@ -61,7 +61,7 @@ class Command(command.Command):
                         labels = ", ".join(version.labels)
                         self.stdout.write(f"  {version.number}\t{at}\tby {author}\t{labels}")
             case "export":
-                view = prompt_list.prompt(name)
+                view = prompt_list.read_prompt(name)
                 prompt = view.text(view.production if number is None else number)
                 self.stdout.write(prompt_list.write_file(name, prompt), ending="")
             case "import":
@@ -70,13 +70,15 @@ class Command(command.Command):
                 number = prompt_versions.save(file.prompt, file.text, note=file.note, actor=None)
                 self.stdout.write(f"Version {number} of {file.prompt} is saved.")
             case "label":
-                prompt_versions.label(name, options["label"], number or 0, actor=None)
+                prompt_versions.label_version(name, options["label"], number or 0, actor=None)
                 self.stdout.write(f"Version {number} has the label {options['label']}.")
             case "activate":
-                if number not in {row.proposal.number for row in prompt_list.prompt(name).waiting}:
+                if number not in {
+                    row.proposal.number for row in prompt_list.read_prompt(name).waiting
+                }:
                     prompt_versions.propose(name, number or 0, actor=None)
                 prompt_versions.confirm(name, number or 0, actor=None)
             case _:
                 getattr(prompt_versions, act)(name, number, actor=None)
         if act in NUMBERED:
-            self.stdout.write(f"{prompt_versions.title(number or 0)} {NUMBERED[act]}.")
+            self.stdout.write(f"{prompt_versions.name_version(number or 0)} {NUMBERED[act]}.")

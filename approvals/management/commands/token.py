@@ -50,7 +50,9 @@ class Command(command.Command):
                 self.stdout.write(f"Token {token.public_id} of {token.owner.username} is revoked.")
             case "list":
                 name = options["name"]
-                people = account_list.all_people() if name is None else [account_list.person(name)]
+                people = (
+                    account_list.list_people() if name is None else [account_list.read_person(name)]
+                )
                 for person in people:
                     for row in person.tokens:
                         state = (

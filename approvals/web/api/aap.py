@@ -93,11 +93,11 @@ class WireCall:
     def fields(self, names: str, *, required: str = "") -> dict[str, Submitted]:
         """Return the fields of the body. Raise WireError naming one that is unknown, missing or wrong."""
         fields = json_values.read_object(self.request.body)
-        _check_fields(_values(fields), names, required=required)
+        _check_fields(_collect_values(fields), names, required=required)
         return fields
 
 
-def _view(caller: str = "", **methods: Any) -> View:
+def _make_view(caller: str = "", **methods: Any) -> View:
     """Make a view of the functions for its methods, which an `instance` or an `actor` calls, each with a WireCall."""
 
     @csrf_exempt
@@ -121,7 +121,7 @@ def _view(caller: str = "", **methods: Any) -> View:
                 instances.require_provisioner(call.actor)
             response: HttpResponse = handler(call, **ids)
         except Exception as exc:  # every answer has the protocol's shape and the id
-            response = _refusal(exc, request_id)
+            response = _answer_refusal(exc, request_id)
             if isinstance(exc, NotReady):
                 _hold(response, call.instance.id, READY_SECONDS)
         response["X-Request-ID"] = request_id
@@ -149,11 +149,11 @@ def _create(call: WireCall) -> HttpResponse:
     fields = call.fields(
         "tool server agent_reasoning arguments context timeout", required="tool arguments timeout"
     )
-    timeout = _duration(fields["timeout"].value)
+    timeout = _parse_duration(fields["timeout"].value)
     external, is_new = external_requests.ask(
         instance=call.instance, key=key, submitted=fields, timeout=timeout
     )
-    return _answer(_resource(external), 201 if is_new else 200)
+    return _make_response(_write_request(external), 201 if is_new else 200)
 
 
 def _read(call: WireCall, id: UUID) -> HttpResponse:
@@ -161,23 +161,27 @@ def _read(call: WireCall, id: UUID) -> HttpResponse:
     if unknown := query.keys() - {"wait"}:
         raise WireError("This is not known.", min(unknown), code="unknown_parameter")
     _check_fields(query, "wait")
-    seconds = _duration(query["wait"]).total_seconds() if query else 0.0
+    seconds = _parse_duration(query["wait"]).total_seconds() if query else 0.0
     external = external_requests.read(instance=call.instance, request=id)
-    response = _answer(_resource(external))
+    response = _make_response(_write_request(external))
     if external.state.status is external_requests.RequestStatus.PENDING and seconds:
         _hold(response, call.instance.id, min(seconds, MAX_WAIT_SECONDS))
     return response
 
 
 def _cancel(call: WireCall, id: UUID) -> HttpResponse:
-    return _answer(_resource(external_requests.cancel(instance=call.instance, request=id)))
+    return _make_response(
+        _write_request(external_requests.cancel(instance=call.instance, request=id))
+    )
 
 
 def _consume(call: WireCall, id: UUID) -> HttpResponse:
     key = call.key()
     if call.request.body:
         call.fields("")
-    return _answer(_resource(external_requests.use(instance=call.instance, request=id, key=key)))
+    return _make_response(
+        _write_request(external_requests.use(instance=call.instance, request=id, key=key))
+    )
 
 
 def _report(call: WireCall, id: UUID) -> HttpResponse:
@@ -189,54 +193,54 @@ def _report(call: WireCall, id: UUID) -> HttpResponse:
         succeeded=fields["status"].value == "succeeded",
         note=note.value if note else None,
     )
-    return _answer(_resource(external))
+    return _make_response(_write_request(external))
 
 
 # Instances
 
 
 def _provision(call: WireCall) -> HttpResponse:
-    document, is_new = instances.provision(_instance_fields(call), actor=call.actor)
-    return _answer(json.dumps(document), 201 if is_new else 200)
+    document, is_new = instances.provision(_read_instance_fields(call), actor=call.actor)
+    return _make_response(json.dumps(document), 201 if is_new else 200)
 
 
 def _find(call: WireCall, id: UUID) -> HttpResponse:
-    return _answer(json.dumps(instances.find(instance=id, actor=call.actor)))
+    return _make_response(json.dumps(instances.find(instance=id, actor=call.actor)))
 
 
 def _change(call: WireCall, id: UUID) -> HttpResponse:
-    fields = _instance_fields(call, is_change=True)
-    return _answer(json.dumps(instances.change(fields, instance=id, actor=call.actor)))
+    fields = _read_instance_fields(call, is_change=True)
+    return _make_response(json.dumps(instances.change(fields, instance=id, actor=call.actor)))
 
 
-def _instance_fields(call: WireCall, *, is_change: bool = False) -> InstanceFields:
+def _read_instance_fields(call: WireCall, *, is_change: bool = False) -> InstanceFields:
     """Return the fields of the body. A change has one at least, and a null removes the webhook."""
     key = call.key()
     fields = json_values.read_object(call.request.body)
-    values = _values(fields)
+    values = _collect_values(fields)
     if is_change and not values:
         raise WireError("Send at least one field.", "instance_name", code="missing_field")
     is_removed = is_change and values.get("delivery", "") is None
     delivery = values.pop("delivery") if is_removed else values.get("delivery")
     _check_fields(values, "instance_name delivery")
     return InstanceFields(
-        webhook=None if delivery is None else _webhook(delivery),
+        webhook=None if delivery is None else _parse_webhook(delivery),
         keeps_webhook="delivery" not in fields,
         name=values.get("instance_name"),
         key=key,
-        fingerprint=json_values.fingerprint(fields),
+        fingerprint=json_values.hash_fields(fields),
     )
 
 
 def _delete(call: WireCall, id: UUID) -> HttpResponse:
-    external_requests.end(instance=id, actor=call.actor, any_owner=False)
+    external_requests.end_instance(instance=id, actor=call.actor, any_owner=False)
     return HttpResponse(status=204)
 
 
 # Values
 
 
-def _values(fields: Mapping[str, Submitted]) -> dict[str, Any]:
+def _collect_values(fields: Mapping[str, Submitted]) -> dict[str, Any]:
     return {name: field.value for name, field in fields.items()}
 
 
@@ -259,7 +263,7 @@ def _check_fields(
             raise WireError(f"This must be text that matches {form}", within + name, code=code)
 
 
-def _webhook(delivery: dict[str, Any]) -> Webhook:
+def _parse_webhook(delivery: dict[str, Any]) -> Webhook:
     if delivery.get("type") != "webhook":
         message = "The type must be webhook."
         raise WireError(message, "delivery.type", code="unsupported_delivery_type")
@@ -269,11 +273,11 @@ def _webhook(delivery: dict[str, Any]) -> Webhook:
     return Webhook(url=delivery["url"], registration_id=registration_id, secret=secret)
 
 
-def _duration(text: str) -> timedelta:
+def _parse_duration(text: str) -> timedelta:
     return timedelta(seconds=int(text[:-1][:9]) * _UNITS[text[-1]])  # more is too long anyway
 
 
-def _resource(external: external_requests.ExternalRequest) -> str:
+def _write_request(external: external_requests.ExternalRequest) -> str:
     """Write a request. Its submitted fields have the text in which they came."""
     fields: dict[str, Any] = {
         "id": str(external.id),
@@ -284,7 +288,7 @@ def _resource(external: external_requests.ExternalRequest) -> str:
     state, use = external.state, external.use
     if state.at is not None:
         is_approved = state.status is external_requests.RequestStatus.APPROVED
-        fields["decision"] = _filled(
+        fields["decision"] = _drop_empty_fields(
             status=state.status,
             decided_at=to_wire(state.at),
             note=state.note,
@@ -292,15 +296,17 @@ def _resource(external: external_requests.ExternalRequest) -> str:
         )
     if use is not None:
         at = use.reported_at and to_wire(use.reported_at)
-        outcome = at and _filled(status=use.outcome, reported_at=at, note=use.note)
-        fields["consumption"] = _filled(consumed_at=to_wire(use.used_at), outcome=outcome)
+        outcome = at and _drop_empty_fields(status=use.outcome, reported_at=at, note=use.note)
+        fields["consumption"] = _drop_empty_fields(
+            consumed_at=to_wire(use.used_at), outcome=outcome
+        )
     texts = {name: json.dumps(value) for name, value in fields.items()}
     texts |= external.input["submitted"]
     parts = ",".join(f'"{name}":{text}' for name, text in texts.items())
     return f"{{{parts}}}"
 
 
-def _filled(**fields: Any) -> dict[str, Any]:
+def _drop_empty_fields(**fields: Any) -> dict[str, Any]:
     """Return the fields that have a value: the protocol has no null."""
     return {name: value for name, value in fields.items() if value}
 
@@ -312,23 +318,23 @@ def _hold(response: HttpResponse, instance: UUID, seconds: float) -> None:
     vars(response)["_has_been_logged"] = True  # or Django logs each wait as an error
 
 
-def _answer(body: str, status: int = 200) -> HttpResponse:
+def _make_response(body: str, status: int = 200) -> HttpResponse:
     return HttpResponse(body, status=status, content_type="application/json")
 
 
 # Errors
 
 
-def _refusal(exc: Exception, request_id: str) -> HttpResponse:
-    error = _wire_error(exc)
-    document = _filled(
+def _answer_refusal(exc: Exception, request_id: str) -> HttpResponse:
+    error = _convert_error(exc)
+    document = _drop_empty_fields(
         type=_TYPES.get(error.status, "invalid_request"),
         code=error.code,
         message=str(error),
         request_id=request_id,
         param=error.param,
     )
-    response = _answer(json.dumps({"error": document}), error.status)
+    response = _make_response(json.dumps({"error": document}), error.status)
     if error.status == 401:
         response["WWW-Authenticate"] = "Bearer"
     if error.status == 429:
@@ -336,7 +342,7 @@ def _refusal(exc: Exception, request_id: str) -> HttpResponse:
     return response
 
 
-def _wire_error(exc: Exception) -> WireError:
+def _convert_error(exc: Exception) -> WireError:
     match exc:
         case WireError():
             return exc
@@ -366,7 +372,7 @@ def _not_found(message: str) -> WireError:
     return WireError(message, code="not_found", status=404)
 
 
-_of_instances, _of_provisioners = partial(_view, "instance"), partial(_view, "actor")
+_of_instances, _of_provisioners = partial(_make_view, "instance"), partial(_make_view, "actor")
 urlpatterns: list[URLPattern] = [
     path("v1/requests", _of_instances(POST=_create), name="aap-requests"),
     path("v1/requests/<str:id>", _of_instances(GET=_read, DELETE=_cancel), name="aap-request"),
@@ -378,5 +384,5 @@ urlpatterns: list[URLPattern] = [
         _of_provisioners(GET=_find, PATCH=_change, DELETE=_delete),
         name="aap-instance",
     ),
-    re_path("", _view(), name="aap-missing"),
+    re_path("", _make_view(), name="aap-missing"),
 ]

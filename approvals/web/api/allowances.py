@@ -15,9 +15,9 @@ from approvals.rights.access import AccessService
 from approvals.rights.principals import Scope
 from approvals.rules import allowance_terms as matching
 from approvals.rules.allowance_terms import MAX_COUNT, MAX_DAYS, LimitRule
-from approvals.web.api.requests import id_of
+from approvals.web.api.requests import parse_id
 from runtime.web.requests import Authenticated, Body, Reason
-from runtime.web.schemas import fields_of
+from runtime.web.schemas import with_fields_of
 
 router = Router(tags=["allowances"])
 
@@ -41,7 +41,7 @@ class LimitOut(Schema):
 _OWN = "id used left proposed_by proposed_at confirmed_by confirmed_at revoked_by revoked_at reason"
 
 
-@fields_of(Allowance, _OWN)
+@with_fields_of(Allowance, _OWN)
 class AllowanceOut(Schema):
     """An allowance: it passes at most `count` calls of `tool` by the agent at the end of `path`, until `ends_at`.
 
@@ -59,7 +59,7 @@ class AllowanceOut(Schema):
     request: str
 
 
-@fields_of(allowance_changes.Use, "number at sentence")
+@with_fields_of(allowance_changes.Use, "number at sentence")
 class AllowanceUseOut(Schema):
     """A use of an allowance. `request` is null if you may not read the request of the call."""
 
@@ -110,46 +110,48 @@ class RevocationIn(Body):
 def list_allowances(request: Authenticated) -> dict[str, Any]:
     """List the newest allowances. People who decide and admins may read them."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    if not allowance_changes.reads(principals.principal_of(request.auth)):
+    if not allowance_changes.may_read_allowances(principals.find_principal(request.auth)):
         raise UnknownAllowance
-    rows, broken = allowance_changes.rows(request.auth)
-    return {"items": [_fields(row) for row in rows], "broken": list(broken)}
+    rows, broken = allowance_changes.list_allowances(request.auth)
+    return {"items": [_build_fields(row) for row in rows], "broken": list(broken)}
 
 
 @router.get("/allowances/{allowance}", response=AllowanceDetailOut)
 def read_allowance(request: Authenticated, allowance: str) -> dict[str, Any]:
     """Read one allowance with its newest uses."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    row, uses = allowance_changes.read_with_uses(id_of(allowance, UnknownAllowance), request.auth)
-    return {**_fields(row), "uses": uses}
+    row, uses = allowance_changes.read_with_uses(
+        parse_id(allowance, UnknownAllowance), request.auth
+    )
+    return {**_build_fields(row), "uses": uses}
 
 
 @router.post("/approvals/{approval}/allowance", response=AllowanceOut)
 def propose_allowance(request: Authenticated, approval: str, body: AllowanceIn) -> dict[str, Any]:
     """Propose an allowance for calls like that of a request. A second person must confirm it."""
     allowance = allowance_changes.propose(
-        id_of(approval), limits=body.limits, count=body.count, days=body.days, actor=request.auth
+        parse_id(approval), limits=body.limits, count=body.count, days=body.days, actor=request.auth
     )
-    return _fields(allowance_changes.read_with_uses(allowance, request.auth)[0])
+    return _build_fields(allowance_changes.read_with_uses(allowance, request.auth)[0])
 
 
 @router.post("/allowances/{allowance}/confirm", response=AllowanceOut)
 def confirm_allowance(request: Authenticated, allowance: str) -> dict[str, Any]:
     """Put a proposed allowance in force, as the second person."""
-    allowance_id = id_of(allowance, UnknownAllowance)
+    allowance_id = parse_id(allowance, UnknownAllowance)
     allowance_changes.confirm(allowance_id, actor=request.auth)
-    return _fields(allowance_changes.read_with_uses(allowance_id, request.auth)[0])
+    return _build_fields(allowance_changes.read_with_uses(allowance_id, request.auth)[0])
 
 
 @router.post("/allowances/{allowance}/revoke", response=AllowanceOut)
 def revoke_allowance(request: Authenticated, allowance: str, body: RevocationIn) -> dict[str, Any]:
     """Revoke an allowance at once, or withdraw its proposal."""
-    allowance_id = id_of(allowance, UnknownAllowance)
+    allowance_id = parse_id(allowance, UnknownAllowance)
     allowance_changes.revoke(allowance_id, actor=request.auth, reason=body.reason)
-    return _fields(allowance_changes.read_with_uses(allowance_id, request.auth)[0])
+    return _build_fields(allowance_changes.read_with_uses(allowance_id, request.auth)[0])
 
 
-def _fields(row: allowance_changes.AllowanceRow) -> dict[str, Any]:
+def _build_fields(row: allowance_changes.AllowanceRow) -> dict[str, Any]:
     allowance = row.allowance
     return {
         **{name: getattr(allowance, name) for name in _OWN.split()},
@@ -158,7 +160,10 @@ def _fields(row: allowance_changes.AllowanceRow) -> dict[str, Any]:
         "risk": allowance.terms.action.risk,
         "effect": allowance.terms.action.effect,
         "limits": {
-            matching.name_of(limit.path): {"rule": str(limit.rule), "values": list(limit.values)}
+            matching.format_path(limit.path): {
+                "rule": str(limit.rule),
+                "values": list(limit.values),
+            }
             for limit in allowance.terms.limits
         },
         "count": allowance.terms.count,

@@ -14,7 +14,7 @@ from approvals.decisions import external_requests
 from approvals.errors import UnknownInstance
 from approvals.people import instances, tokens
 from approvals.people.instances import InstancePage
-from approvals.web.api.requests import id_of
+from approvals.web.api.requests import parse_id
 from runtime.errors import InvalidInput
 from runtime.web.requests import Authenticated, Body
 
@@ -91,14 +91,14 @@ class EndedInstanceOut(Schema):
 def list_instances(request: Authenticated, q: str = "") -> InstancePage:
     """List the instances of all people. Every word of `q` must occur in the name or the owner, or be the id."""
     instances.require_provisioner(request.auth)
-    return instances.list_page(q)
+    return instances.list_instances(q)
 
 
 @router.get("/instances/tokens", response=ProvisionerTokensOut)
 def list_provisioner_tokens(request: Authenticated) -> dict[str, Any]:
     """List the valid tokens that manage instances, of all people who may, the newest first."""
     instances.require_provisioner(request.auth)
-    return {"items": instances.provisioner_tokens()}
+    return {"items": instances.list_provisioner_tokens()}
 
 
 @router.post("/instances/tokens", response=NewProvisionerTokenOut)
@@ -123,5 +123,5 @@ def revoke_provisioner_token(request: Authenticated, token: str) -> Any:
 def end_instance(request: Authenticated, instance: str) -> dict[str, Any]:
     """End an instance of any person, and cancel its pending requests. Repeating it has no effect."""
     instances.require_provisioner(request.auth)
-    instance_id = id_of(instance, UnknownInstance)
-    return {"cancelled": external_requests.end(instance=instance_id, actor=request.auth)}
+    instance_id = parse_id(instance, UnknownInstance)
+    return {"cancelled": external_requests.end_instance(instance=instance_id, actor=request.auth)}

@@ -16,7 +16,7 @@ from runtime.errors import InvalidInput
 from runtime.store.tables.jobs import MAX_RUNS, TrialRow
 from runtime.web.api.history import JobOut
 from runtime.web.requests import Authenticated, Body, Reason
-from runtime.web.schemas import fields_of
+from runtime.web.schemas import with_fields_of
 
 router = Router(tags=["prompts"])
 
@@ -24,17 +24,17 @@ NAME = Annotated[Any, WithJsonSchema({"type": "string"})]
 NUMBER = Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 0})]
 
 
-@fields_of(prompt_list.PromptText, "number text note digest author at labels")
+@with_fields_of(prompt_list.PromptText, "number text note digest author at labels")
 class PromptVersionOut(Schema):
     """One version. `author` is null for the command line."""
 
 
-@fields_of(ProposedVersion)
+@with_fields_of(ProposedVersion)
 class ProposalOut(Schema):
     """A version that is proposed for production. `effective_at` is null until another admin confirms it."""
 
 
-@fields_of(PromptView, "name agents variables production broken")
+@with_fields_of(PromptView, "name agents variables production broken")
 class PromptOut(Schema):
     """A prompt. `production` is the number of the version that new runs use, 0 the text in the code.
 
@@ -80,7 +80,7 @@ class PromptLabelIn(PromptNumberIn):
 def list_prompts(request: Authenticated) -> tuple[PromptView, ...]:
     """List all prompts with their versions, the newest first. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    return prompt_list.prompts()
+    return prompt_list.list_prompts()
 
 
 @router.post("/prompts/versions", response=PromptOut)
@@ -88,51 +88,57 @@ def save_prompt(request: Authenticated, body: SavePromptIn) -> PromptView:
     """Save a version. A text that the last version has too makes no new one. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
     prompt_versions.save(body.name, body.text, note=body.note, actor=request.auth)
-    return prompt_list.prompt(body.name)
+    return prompt_list.read_prompt(body.name)
 
 
 @router.post("/prompts/label", response=PromptOut)
 def label_prompt(request: Authenticated, body: PromptLabelIn) -> PromptView:
     """Set a label other than `production`. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    prompt_versions.label(
-        name_in(body.name), body.label, number_in(body.number), actor=request.auth
+    prompt_versions.label_version(
+        read_prompt_name(body.name), body.label, check_number(body.number), actor=request.auth
     )
-    return prompt_list.prompt(body.name)
+    return prompt_list.read_prompt(body.name)
 
 
 @router.post("/prompts/propose", response=PromptOut)
 def propose_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
     """Propose a version for production. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    prompt_versions.propose(name_in(body.name), number_in(body.number), actor=request.auth)
-    return prompt_list.prompt(body.name)
+    prompt_versions.propose(
+        read_prompt_name(body.name), check_number(body.number), actor=request.auth
+    )
+    return prompt_list.read_prompt(body.name)
 
 
 @router.post("/prompts/confirm", response=PromptOut)
 def confirm_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
     """Put a proposed version in production. For an admin who is independent of the one who proposed it."""
     AccessService().require(request.auth, Scope.ADMIN)
-    prompt_versions.confirm(name_in(body.name), number_in(body.number), actor=request.auth)
-    return prompt_list.prompt(body.name)
+    prompt_versions.confirm(
+        read_prompt_name(body.name), check_number(body.number), actor=request.auth
+    )
+    return prompt_list.read_prompt(body.name)
 
 
 @router.post("/prompts/withdraw", response=PromptOut)
 def withdraw_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
     """Withdraw a proposal. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    prompt_versions.withdraw(name_in(body.name), number_in(body.number), actor=request.auth)
-    return prompt_list.prompt(body.name)
+    prompt_versions.withdraw(
+        read_prompt_name(body.name), check_number(body.number), actor=request.auth
+    )
+    return prompt_list.read_prompt(body.name)
 
 
-def name_in(name: object) -> str:
+def read_prompt_name(name: object) -> str:
     """Return the name of a prompt. Raise InvalidInput."""
     if not isinstance(name, str):
         raise InvalidInput("name", "must be the name of a prompt")
     return name
 
 
-def number_in(number: object) -> int:
+def check_number(number: object) -> int:
     """Return the number of a version. Raise InvalidInput."""
     if isinstance(number, bool) or not isinstance(number, int):
         raise InvalidInput("number", "must be the number of a version")
@@ -201,7 +207,7 @@ def try_prompt(request: Authenticated, body: TryPromptIn) -> Status[TrialRow]:
     """Have a worker ask the models of recorded runs again, with another version. No call is made. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
     trial = prompt_list.ask(
-        name_in(body.name), number_in(body.number), body.runs, actor=request.auth
+        read_prompt_name(body.name), check_number(body.number), body.runs, actor=request.auth
     )
     return Status(202, trial.stored)
 

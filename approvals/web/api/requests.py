@@ -32,12 +32,12 @@ from runtime.reads import outcomes
 from runtime.reads.transcript import read_transcript
 from runtime.web.api.runs import LateOut
 from runtime.web.requests import Authenticated, Body, Reason, with_example
-from runtime.web.schemas import fields_of
+from runtime.web.schemas import with_fields_of
 
 router = Router(tags=["approvals"])
 
 
-def id_of(text: str, unknown: type[ApprovalError] = NotFound) -> UUID:
+def parse_id(text: str, unknown: type[ApprovalError] = NotFound) -> UUID:
     """Return the id in an address. Raise the error of an `unknown` one for another text."""
     try:
         return UUID(text)
@@ -86,15 +86,15 @@ class ApprovalOut(Schema):
     """
 
     __annotations__ = {
-        **approval_views.types_of(
+        **approval_views.derive_types(
             name for name in approval_views.COLUMNS if name not in _NOT_IN_API
         ),
-        **approval_views.types_of(_ADDED),
+        **approval_views.derive_types(_ADDED),
         "next_step": NextStepOut | None,
     }
 
 
-@fields_of(UnusualValue, "argument text")
+@with_fields_of(UnusualValue, "argument text")
 class OddityOut(Schema):
     """An odd value of an argument: its kind, and why it is odd in words."""
 
@@ -107,7 +107,7 @@ class ApprovalListedOut(ApprovalOut):
     oddities: list[OddityOut]
 
 
-@fields_of(ExternalClaim)
+@with_fields_of(ExternalClaim)
 class ExternalOut(Schema):
     """The request of an agent outside. Its `framework` and its `context` are its claims, not checked.
 
@@ -134,7 +134,7 @@ class ApprovalPage(Schema):
     next: str | None
 
 
-@fields_of(Cast, "person at reason")
+@with_fields_of(Cast, "person at reason")
 class VoterOut(Schema):
     """An approval that the policy asked for. A deputy gave it in the place of `voted_for`."""
 
@@ -146,7 +146,7 @@ class VoterOut(Schema):
         return voter.absent
 
 
-@fields_of(ArgumentChange, "path before after")
+@with_fields_of(ArgumentChange, "path before after")
 class EditOut(Schema):
     """An argument that an approval changed: its path, and its value before and after. Null also if it was not given."""
 
@@ -279,14 +279,16 @@ def list_approvals(
 ) -> ApprovalPage:
     """List the requests you may read, oldest first; `kind` selects those of one kind."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    page = approval_views.approvals(
+    page = approval_views.list_approvals(
         request.auth, kind=kind, status=status, run=run, limit=limit, cursor=cursor
     )
-    oddities = usual.of_requests(page.items, principals.principal_of(request.auth)).by_request
+    oddities = usual.find_unusual_in_list(
+        page.items, principals.find_principal(request.auth)
+    ).by_request
     return ApprovalPage(
         items=[
             ApprovalListedOut(
-                **_fields(approval), oddities=_oddities(oddities.get(approval.id, ()))
+                **_build_fields(approval), oddities=_build_oddities(oddities.get(approval.id, ()))
             )
             for approval in page.items
         ],
@@ -321,29 +323,29 @@ def list_decisions(
     AccessService().require(request.auth, Scope.APPROVALS_READ)
     parameters = {name: request.GET.get(name, "") for name in (*filters.KEYS, "q")}
     criteria = filters.read_criteria(parameters, zones.find_zone(zone, "zone"))
-    principal = principals.principal_of(request.auth)
-    return history.page(principal, criteria, limit=limit, cursor=cursor)
+    principal = principals.find_principal(request.auth)
+    return history.read_page(principal, criteria, limit=limit, cursor=cursor)
 
 
 @router.get("/approvals/{approval}", response=ApprovalDetailOut)
 def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
     """Read one request, of any kind."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    view = approval_views.approval(id_of(approval), actor=request.auth)
-    odd, claim = usual.of_one(view), external_requests.claim_of(view)
+    view = approval_views.read_approval(parse_id(approval), actor=request.auth)
+    odd, claim = usual.find_unusual_at_decision(view), external_requests.read_claim(view)
     late: list[LateOut] | None = []
     if view.is_in_doubt:
         try:
             progress = read_transcript(view.run)
-            ends = outcomes.late_outcomes_of_call(
+            ends = outcomes.list_late_outcomes_of_call(
                 view.run, progress, frame=view.frame, call=view.call
             )
-            late = [LateOut.from_view(outcome) for outcome in ends]
+            late = [LateOut.build_from_view(outcome) for outcome in ends]
         except ObjectStoreDown:
             late = None  # the request and its decision are in Postgres
     return ApprovalDetailOut(
-        **_fields(view),
-        oddities=_oddities(odd),
+        **_build_fields(view),
+        oddities=_build_oddities(odd),
         late_outcomes=late,
         external=None if claim is None else ExternalOut.from_orm(claim),
     )
@@ -365,13 +367,13 @@ def decide_approval(
     """
     # A result or arguments of null are others than none.
     fields = {"verdict": None, "digest": None, "reason": "", **body.dict(exclude_unset=True)}
-    return record_decision(approval_id=id_of(approval), actor=request.auth, **fields)
+    return record_decision(approval_id=parse_id(approval), actor=request.auth, **fields)
 
 
 @router.post("/approvals/{approval}/undo", response=ApprovalOut)
 def undo_decision(request: Authenticated, approval: str) -> approval_views.ApprovalView:
     """Undo your decision before `effective_at`, or withdraw your vote while others must vote."""
-    return undo(approval_id=id_of(approval), actor=request.auth)
+    return undo(approval_id=parse_id(approval), actor=request.auth)
 
 
 @router.post("/approvals/{approval}/extension", response=ApprovalOut)
@@ -383,7 +385,7 @@ def extend_approval(
     It is never shortened. Votes and the digest stay valid. An agent outside keeps its deadline.
     """
     return extend_deadline(
-        approval_id=id_of(approval), until=body.until, reason=body.reason, actor=request.auth
+        approval_id=parse_id(approval), until=body.until, reason=body.reason, actor=request.auth
     )
 
 
@@ -393,14 +395,14 @@ def settle_gate(
 ) -> approval_views.ApprovalView:
     """Resolve a call in doubt. Giving up needs a reason, which the model receives."""
     fields = {"outcome": None, "reason": "", **body.dict(exclude_unset=True)}
-    return resolve(run=id_of(run), gate=id_of(gate), actor=request.auth, **fields)
+    return resolve(run=parse_id(run), gate=parse_id(gate), actor=request.auth, **fields)
 
 
-def _fields(approval: approval_views.ApprovalView) -> dict[str, Any]:
+def _build_fields(approval: approval_views.ApprovalView) -> dict[str, Any]:
     return ApprovalOut.from_orm(approval).dict()
 
 
-def _oddities(oddities: Iterable[UnusualValue]) -> list[OddityOut]:
+def _build_oddities(oddities: Iterable[UnusualValue]) -> list[OddityOut]:
     return [OddityOut.from_orm(oddity) for oddity in oddities]
 
 
@@ -436,17 +438,17 @@ def preview_edit(
     Nothing is decided. Read the result, then name the id in a decision `edit`. Only for a request whose `preview` has
     `shown` or `missing`: the tool of any other makes none.
     """
-    preview = ask_preview(approval_id=id_of(approval), actor=request.auth, **body.dict())
+    preview = ask_preview(approval_id=parse_id(approval), actor=request.auth, **body.dict())
     if preview is None:
         raise InvalidInput("arguments", "have no preview: decide with these arguments")
-    return Status(202, _read_preview(id_of(approval), preview, request.auth))
+    return Status(202, _read_preview(parse_id(approval), preview, request.auth))
 
 
 @router.get("/approvals/{approval}/previews/{uuid:preview}", response=EditPreviewOut)
 def read_edit_preview(request: Authenticated, approval: str, preview: UUID) -> EditPreviewOut:
     """Read your last preview of this call: how far it is, and what the call would do."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    return _read_preview(id_of(approval), preview, request.auth)
+    return _read_preview(parse_id(approval), preview, request.auth)
 
 
 def _read_preview(approval: UUID, preview: UUID, actor: Actor) -> EditPreviewOut:

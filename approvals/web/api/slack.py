@@ -33,7 +33,7 @@ _HELP = "Type `/signoff link` to connect this Slack user to your account."
 View = Callable[[HttpRequest], HttpResponse]
 
 
-def _from_slack(view: View) -> View:
+def _require_slack(view: View) -> View:
     """Let only Slack's own requests in, each once. Without a Slack app there is no such page."""
 
     @csrf_exempt
@@ -44,7 +44,7 @@ def _from_slack(view: View) -> View:
             raise Http404
         body, headers, secret = request.body, request.headers, settings.SIGNOFF_SLACK.secret
         try:
-            signatures.verify(Scheme.SLACK, secret, "", headers, body, clock.now())
+            signatures.verify(Scheme.SLACK, secret, "", headers, body, clock.read_time())
         except InvalidSignature:
             return HttpResponse(status=401)
         # By the signed text: a header may have more signatures than the one that verifies.
@@ -58,11 +58,11 @@ def _from_slack(view: View) -> View:
     return checked
 
 
-@_from_slack
+@_require_slack
 def take_command(request: HttpRequest) -> HttpResponse:
     """Answer the command, to its user alone."""
     form, text = request.POST, _HELP
-    identity = sign_in.slack_identity(form["team_id"], form["user_id"], form["user_name"])
+    identity = sign_in.make_slack_identity(form["team_id"], form["user_id"], form["user_name"])
     if person := sign_in.find_holder(identity):
         text = f"This Slack user is connected to {slack_posts.escape(person.username)}."
     elif form["text"].strip() == "link":
@@ -71,14 +71,14 @@ def take_command(request: HttpRequest) -> HttpResponse:
     return JsonResponse({"response_type": "ephemeral", "text": text})
 
 
-@_from_slack
+@_require_slack
 def take_action(request: HttpRequest) -> HttpResponse:
     """Decide, or say why not. The message is updated when the request changes."""
     payload = json.loads(request.POST["payload"])
     action, values = payload["actions"][0], payload["state"]["values"]
     if action["action_id"] not in slack_posts.BUTTONS:  # a link that was followed
         return HttpResponse()
-    identity = sign_in.slack_identity(payload["user"]["team_id"], payload["user"]["id"])
+    identity = sign_in.make_slack_identity(payload["user"]["team_id"], payload["user"]["id"])
     approval_id, digest = action["value"].split(" ")
     reason = values["reason"]["reason"]["value"] if "reason" in values else None
     try:
@@ -104,8 +104,8 @@ def _decide(identity: Identity, approval_id: UUID, digest: str, verdict: str, re
     if person is None:
         raise Forbidden("not_linked", f"This Slack user is connected to no account. {_HELP}")
     actor = Actor(person=person.username, authenticated={"how": "slack"})
-    with checks.recording_refusals(actor, pk=approval_id):
-        approval = approval_views.approval(approval_id, actor=actor)
+    with checks.audit_refusals(actor, pk=approval_id):
+        approval = approval_views.read_approval(approval_id, actor=actor)
         if not slack_posts.is_decidable(approval):
             raise Forbidden("page_only", "This request is decided on its page.")
     decide(

@@ -13,9 +13,9 @@ from approvals.governance.subscriptions import (
     SubscriptionTerms,
     SubscriptionView,
 )
-from approvals.web.api.requests import id_of
+from approvals.web.api.requests import parse_id
 from runtime.web.requests import Authenticated, Body
-from runtime.web.schemas import fields_of
+from runtime.web.schemas import with_fields_of
 
 router = Router(tags=["subscriptions"])
 
@@ -36,7 +36,7 @@ class SubscriptionIn(Body):
     with_arguments: bool = False
 
 
-@fields_of(SubscriptionView)
+@with_fields_of(SubscriptionView)
 class SubscriptionOut(Schema):
     """A subscription. Its `secret` is empty but in the answer that made it."""
 
@@ -74,7 +74,7 @@ def subscribe(request: Authenticated, body: SubscriptionIn) -> SubscriptionView:
 @router.get("/subscriptions/{subscription}/messages", response=list[SentMessageOut])
 def list_messages(request: Authenticated, subscription: str) -> list[SentMessage]:
     """List the newest messages, with their answers. For admins."""
-    return subscriptions.sent_messages(id_of(subscription), actor=request.auth)
+    return subscriptions.list_sent_messages(parse_id(subscription), actor=request.auth)
 
 
 @router.post(
@@ -82,7 +82,7 @@ def list_messages(request: Authenticated, subscription: str) -> list[SentMessage
 )
 def retry_message(request: Authenticated, subscription: str, message: str) -> list[SentMessage]:
     """Send a message again that was given up, for three more days. For admins."""
-    subscriptions.retry(id_of(subscription), id_of(message), actor=request.auth)
+    subscriptions.retry(parse_id(subscription), parse_id(message), actor=request.auth)
     return list_messages(request, subscription)
 
 
@@ -92,4 +92,4 @@ def change_subscription(request: Authenticated, subscription: str, act: Act) -> 
 
     While it is paused it misses all events. For a day after a rotation the secret before signs too.
     """
-    return subscriptions.change(id_of(subscription), act, actor=request.auth)
+    return subscriptions.change(parse_id(subscription), act, actor=request.auth)

@@ -20,12 +20,12 @@ from approvals.rights import principals
 from approvals.rights.access import AccessService
 from approvals.rights.principals import Scope
 from approvals.signed import audit
-from approvals.web.api.requests import id_of
+from approvals.web.api.requests import parse_id
 from runtime.core.values.limits import MAX_INQUIRY, MAX_MESSAGE, MAX_PERSON
 from runtime.errors import ObjectStoreDown
 from runtime.reads.transcript import list_inquiries, read_transcript, read_unreceived
 from runtime.web.requests import Authenticated, Body
-from runtime.web.schemas import fields_of
+from runtime.web.schemas import with_fields_of
 
 router = Router(tags=["approvals"])
 
@@ -38,12 +38,12 @@ Day = Annotated[Any, WithJsonSchema({"type": "string", "format": "date"})]
 PlainText = Annotated[Any, WithJsonSchema({"type": "string"})]
 
 
-@fields_of(Remark)
+@with_fields_of(Remark)
 class CommentOut(Schema):
     """A comment. `is_signed` is false if it was changed in the database; then do not trust it."""
 
 
-@fields_of(Mark, "claimed_by since until handed_to handed_by note")
+@with_fields_of(Mark, "claimed_by since until handed_to handed_by note")
 class CompanyOut(Schema):
     """Who looks at a pending request, to whom it was handed last, and the comments on it, oldest first.
 
@@ -71,35 +71,39 @@ class CommentIn(Body):
 def read_company(request: Authenticated, approval: str) -> CompanyOut:
     """Read who looks at a request, and its comments."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    return _of(approval_views.approval(id_of(approval), actor=request.auth).id, request)
+    return _build_company(
+        approval_views.read_approval(parse_id(approval), actor=request.auth).id, request
+    )
 
 
 @router.post("/approvals/{approval}/claim", response=CompanyOut)
 def claim_approval(request: Authenticated, approval: str) -> CompanyOut:
     """Say for 10 minutes that you look at a request. Other people may still decide it."""
-    teamwork.claim(approval_id=id_of(approval), actor=request.auth)
-    return _of(id_of(approval), request)
+    teamwork.claim(approval_id=parse_id(approval), actor=request.auth)
+    return _build_company(parse_id(approval), request)
 
 
 @router.post("/approvals/{approval}/release", response=CompanyOut)
 def release_approval(request: Authenticated, approval: str) -> CompanyOut:
     """End your claim, and give back a request that was handed to you."""
-    teamwork.release(approval_id=id_of(approval), actor=request.auth)
-    return _of(id_of(approval), request)
+    teamwork.release(approval_id=parse_id(approval), actor=request.auth)
+    return _build_company(parse_id(approval), request)
 
 
 @router.post("/approvals/{approval}/handover", response=CompanyOut)
 def hand_over_approval(request: Authenticated, approval: str, body: HandoverIn) -> CompanyOut:
     """Hand a request to another person who may decide it. Your claim moves to them."""
-    teamwork.hand_over(approval_id=id_of(approval), to=body.to, note=body.note, actor=request.auth)
-    return _of(id_of(approval), request)
+    teamwork.hand_over(
+        approval_id=parse_id(approval), to=body.to, note=body.note, actor=request.auth
+    )
+    return _build_company(parse_id(approval), request)
 
 
 @router.post("/approvals/{approval}/comments", response=CompanyOut)
 def comment_on_approval(request: Authenticated, approval: str, body: CommentIn) -> CompanyOut:
     """Comment on a request that you may read. The token needs the scope approvals:decide."""
-    teamwork.add_comment(approval_id=id_of(approval), text=body.text, actor=request.auth)
-    return _of(id_of(approval), request)
+    teamwork.add_comment(approval_id=parse_id(approval), text=body.text, actor=request.auth)
+    return _build_company(parse_id(approval), request)
 
 
 class QuestionOut(Schema):
@@ -141,7 +145,7 @@ class ReviewerMessageIn(Body):
 def list_questions(request: Authenticated, approval: str) -> list[QuestionOut]:
     """List the inquiries about the call of a request."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    return _inquiries(approval_views.approval(id_of(approval), actor=request.auth))
+    return _list_inquiries(approval_views.read_approval(parse_id(approval), actor=request.auth))
 
 
 @router.post("/approvals/{approval}/questions", response=list[QuestionOut])
@@ -150,8 +154,8 @@ def ask_agent(request: Authenticated, approval: str, body: QuestionIn) -> list[Q
 
     The agent's model answers outside of its conversation and without tools. Read the answer with the list of inquiries.
     """
-    return _inquiries(
-        teamwork.inquire(approval_id=id_of(approval), question=body.question, actor=request.auth)
+    return _list_inquiries(
+        teamwork.inquire(approval_id=parse_id(approval), question=body.question, actor=request.auth)
     )
 
 
@@ -164,11 +168,13 @@ def write_as_reviewer(
     The run's first agent gets the message with its next model call. You may still decide the requests of this rule that
     are open now, and none that opens in this run afterwards.
     """
-    written = teamwork.send_message(approval_id=id_of(approval), text=body.text, actor=request.auth)
+    written = teamwork.send_message(
+        approval_id=parse_id(approval), text=body.text, actor=request.auth
+    )
     return Status(202, ReviewerMessageOut(run=written.run, by=request.auth.person))
 
 
-@fields_of(absences.Away, "person deputy starts ends has_begun")
+@with_fields_of(absences.Away, "person deputy starts ends has_begun")
 class AwayOut(Schema):
     """An absence that is not over: `deputy` decides in the place of `person` from `starts` until `ends`."""
 
@@ -186,10 +192,10 @@ class AwayIn(Body):
 def list_absences(request: Authenticated) -> list[absences.Away]:
     """List your absences and those of people whose deputy you are; admins get all."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    principal = principals.principal_of(request.auth)
+    principal = principals.find_principal(request.auth)
     if principal is not None and principal.has(Scope.ADMIN):
-        return list(absences.all_away())
-    absence, standing_in = absences.concerning(request.auth.person)
+        return list(absences.list_away())
+    absence, standing_in = absences.read_absences_of(request.auth.person)
     return [away for away in (absence, *standing_in) if away is not None]
 
 
@@ -208,21 +214,21 @@ def announce_absence(request: Authenticated, body: AwayIn) -> absences.Away:
 @router.post("/absences/{person}/end", response=list[AwayOut])
 def end_absence(request: Authenticated, person: str) -> list[absences.Away]:
     """End an absence that you may list."""
-    absences.end(person, actor=request.auth)
+    absences.end_absence(person, actor=request.auth)
     return list_absences(request)
 
 
-def _of(approval: UUID, request: Authenticated) -> CompanyOut:
-    view = marks.of(approval, request.auth.person)
+def _build_company(approval: UUID, request: Authenticated) -> CompanyOut:
+    view = marks.read_teamwork(approval, request.auth.person)
     comments = [CommentOut.from_orm(remark) for remark in view.comments]
     return CompanyOut(**{**asdict(view.mark), "comments": comments})
 
 
-def _inquiries(approval: approval_views.ApprovalView) -> list[QuestionOut]:
+def _list_inquiries(approval: approval_views.ApprovalView) -> list[QuestionOut]:
     try:
         transcript = read_transcript(approval.run)
     except ObjectStoreDown:
-        if audit.number(approval.run, audit.subject_of(approval.id), act=teamwork.ASKED):
+        if audit.count_acts(approval.run, audit.name_subject(approval.id), act=teamwork.ASKED):
             raise  # the archive has the inquiries
         return []
     sent = read_unreceived(approval.run)

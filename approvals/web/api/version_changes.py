@@ -13,7 +13,7 @@ from approvals.rights import principals
 from approvals.rights.access import AccessService
 from approvals.rights.principals import Scope
 from runtime.web.requests import Authenticated, Body, Reason
-from runtime.web.schemas import fields_of
+from runtime.web.schemas import with_fields_of
 
 router = Router(tags=["approvals"])
 
@@ -37,7 +37,7 @@ class VersionChangeOut(Schema):
     decided_at: datetime | None
 
 
-@fields_of(batch.Left, "run reason")
+@with_fields_of(batch.Left, "run reason")
 class LeftOutRun(Schema):
     """A run that still waits at its version gate, and why."""
 
@@ -83,7 +83,7 @@ class VersionDecisionOut(Schema):
     at: datetime
 
 
-@fields_of(batch.Withdrawn)
+@with_fields_of(batch.Withdrawn)
 class WithdrawnOut(Schema):
     """The number of runs that wait again, as their decision was not final yet.
 
@@ -108,7 +108,7 @@ def list_version_changes(request: Authenticated) -> list[VersionChangeOut]:
             decided_by=waiting.decided_by,
             decided_at=waiting.decided_at,
         )
-        for waiting in version_changes.waiting(principals.principal_of(request.auth))
+        for waiting in version_changes.list_waiting(principals.find_principal(request.auth))
     ]
 
 
@@ -123,7 +123,7 @@ def continue_runs(request: Authenticated, body: ContinueIn) -> batch.Decided:
 def list_version_decisions(request: Authenticated) -> tuple[Any, ...]:
     """List the latest 50 decisions on changes that count for later runs. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    return version_changes.decided()
+    return version_changes.list_latest_decisions()
 
 
 @router.post("/version-decisions/withdraw", response=WithdrawnOut)

@@ -16,9 +16,9 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.requests.argument_changes import ArgumentChange
 from approvals.web.components.preview import Difference, Item
 from runtime.core.run.events import BlobRef
-from runtime.core.values.json_values import file_of
+from runtime.core.values.json_values import decode_file
 from runtime.web.display import as_json
-from runtime.web.markdown import looks_like_markdown, markdown
+from runtime.web.markdown import has_markdown, render_markdown
 from runtime.web.scalars import CURRENCIES, is_number
 
 MAX_OPEN, MAX_OPEN_LINES = 600, 12  # characters and lines of a copy that is shown without folding
@@ -87,8 +87,8 @@ class Argument:
         """The value rendered, if it is Markdown; empty for others. A mail is plain text unless its schema says more."""
         if not isinstance(self.value, str) or self.is_copy:
             return ""
-        is_likely = not self.is_mail and looks_like_markdown(self.value)
-        return markdown(self.value) if self.says_markdown or is_likely else ""
+        is_likely = not self.is_mail and has_markdown(self.value)
+        return render_markdown(self.value) if self.says_markdown or is_likely else ""
 
     @property
     def start(self) -> str:
@@ -108,21 +108,21 @@ class Argument:
         return "" if isinstance(self.value, BlobRef) else json.dumps(self.value)
 
 
-def arguments(args: Any, schema: Any, *, is_copy: bool = False) -> list[Argument]:
+def list_arguments(args: Any, schema: Any, *, is_copy: bool = False) -> list[Argument]:
     """List the given arguments in the schema's order, ids last, then the omitted ones.
 
     Those of a mail come as in a mail, its text after the subject. A value that is no object is one argument.
     """
-    rules = properties_of(schema)
+    rules = read_properties(schema)
     if not isinstance(args, dict):
         return [
             Argument(
                 name="arguments", label="arguments", value=args, is_given=True, is_copy=is_copy
             )
         ]
-    mail = _mail(rules, args)
+    mail = _find_mail_parts(rules, args)
     names = [name for name in rules if name in args] + [name for name in args if name not in rules]
-    labels = {name: label_of(name, rules.get(name)) for name in (*names, *rules)}
+    labels = {name: name_argument(name, rules.get(name)) for name in (*names, *rules)}
     counts = Counter(labels.values())
     present = [
         Argument(
@@ -132,7 +132,7 @@ def arguments(args: Any, schema: Any, *, is_copy: bool = False) -> list[Argument
             is_unknown=bool(rules) and name not in rules,
             value=args[name],
             is_given=True,
-            unit=unit_of(name, rules.get(name), args),
+            unit=find_unit(name, rules.get(name), args),
             is_copy=is_copy,
             is_mail=name in mail,
             is_letter=bool(mail) and name == mail[-1],
@@ -157,7 +157,7 @@ def arguments(args: Any, schema: Any, *, is_copy: bool = False) -> list[Argument
     return sorted(present, key=lambda argument: argument.is_id) + omitted
 
 
-def fields(value: Any) -> list[Argument]:
+def list_fields(value: Any) -> list[Argument]:
     """List the fields of a JSON object that has no schema, ids last. A value that is no object is one field."""
     members = value if isinstance(value, dict) else {"": value}
     rows = [
@@ -166,7 +166,7 @@ def fields(value: Any) -> list[Argument]:
             label=name,
             value=member,
             is_given=True,
-            unit=unit_of(name, None, members),
+            unit=find_unit(name, None, members),
             is_copy=True,
         )
         for name, member in members.items()
@@ -174,13 +174,13 @@ def fields(value: Any) -> list[Argument]:
     return sorted(rows, key=lambda field: field.is_id)
 
 
-def properties_of(schema: Any) -> Mapping[str, Any]:
+def read_properties(schema: Any) -> Mapping[str, Any]:
     """Return the schemas of the arguments by name; none if the schema is of no object."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return properties if isinstance(properties, dict) else {}
 
 
-def label_of(name: str, rule: Any) -> str:
+def name_argument(name: str, rule: Any) -> str:
     """Return the title of an argument, in small letters after the first if it only repeats the name."""
     title = rule.get("title") if isinstance(rule, dict) else None
     if not isinstance(title, str) or not 0 < len(title.strip()) <= MAX_LABEL:
@@ -222,7 +222,7 @@ def is_amount(name: str, value: Any) -> bool:
     return isinstance(value, str) and bool(words & _AMOUNTS) and bool(_NUMBER.fullmatch(value))
 
 
-def unit_of(name: str, rule: Any, args: Mapping[str, Any]) -> str:
+def find_unit(name: str, rule: Any, args: Mapping[str, Any]) -> str:
     """Return the unit of a number, empty if none is named or the value is no number."""
     if not is_amount(name, args.get(name)):
         return ""
@@ -268,11 +268,11 @@ def change_rows(
     for change in changes:
         inner_schema, rules = schema, list[tuple[str, Any]]()
         for name in change.path.split("."):
-            inner_schema = properties_of(inner_schema).get(name)
+            inner_schema = read_properties(inner_schema).get(name)
             rules.append((name, inner_schema))
-        labels = [label_of(name, rule) for name, rule in rules]
+        labels = [name_argument(name, rule) for name, rule in rules]
         is_whole = any(
-            isinstance(value, BlobRef) or file_of(value) is not None
+            isinstance(value, BlobRef) or decode_file(value) is not None
             for value in (change.before, change.after)
         )
         differences: tuple[Difference, ...] = ()
@@ -289,7 +289,7 @@ def change_rows(
                 is_renamed=any(
                     is_renamed(name, label) for (name, _), label in zip(rules, labels, strict=True)
                 ),
-                unit=unit_of(name, rule, {**args, name: value}),
+                unit=find_unit(name, rule, {**args, name: value}),
                 is_whole=is_whole,
                 differences=differences,
             )
@@ -297,7 +297,7 @@ def change_rows(
     return rows
 
 
-def _mail(rules: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:
+def _find_mail_parts(rules: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:
     """Return the names of the parts of a mail in their order, its text last; none if the schema is of no mail."""
     present = [name for name in _HEADERS if name in rules and name in args]
     bodies = [name for name in _BODIES if name in rules and isinstance(args.get(name), str)]

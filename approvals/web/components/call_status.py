@@ -57,7 +57,7 @@ class Delay:
     counts_at: datetime | None
 
 
-def aftermath(
+def describe_aftermath(
     approval: approval_views.ApprovalView,
     status: str,
     call: CallRecord | None,
@@ -67,12 +67,12 @@ def aftermath(
     if status == "pending":
         return None
     if call is None:
-        return _recorded(approval)
+        return _describe_recorded_call(approval)
     gates = [span.gate for span in call.spans]
     since = call.spans[gates.index(approval.gate) + 1 :] if approval.gate in gates else []
     if status == "approved" and any(span.gate_kind is GateKind.APPROVAL for span in since):
         # People were asked about the call once more, instead of starting it.
-        again = related_requests.asked_again(approval, principal)
+        again = related_requests.find_asked_again(approval, principal)
         preview = again.preview if again is not None else None
         changed = isinstance(preview, dict) and "before" in preview
         reason = "the consequences changed" if changed else "something changed since the approval"
@@ -85,9 +85,9 @@ def aftermath(
         css_class=_CSS_CLASSES.get(call.state, "ok")
         if status in ("approved", "answered")
         else "danger",
-        label=_label(approval, status, call, open_request),
+        label=_name_state(approval, status, call, open_request),
         moment=call.waits_until,
-        counts_at=_counts_at(approval),
+        counts_at=_find_counting_time(approval),
         may_start=status == "approved" and call.state in NOT_STARTED,
         error=call.note
         if call.state in _CSS_CLASSES and call.state is not CallState.CLOSED
@@ -98,9 +98,9 @@ def aftermath(
     )
 
 
-def _recorded(approval: approval_views.ApprovalView) -> Aftermath | None:
+def _describe_recorded_call(approval: approval_views.ApprovalView) -> Aftermath | None:
     """Describe a call whose journal is gone by its recorded outcome."""
-    outcome = history.outcome_of(approval.id)
+    outcome = history.read_outcome(approval.id)
     if not outcome:
         return None
     by = "a person" if approval.decided_by else "the policy"
@@ -118,13 +118,13 @@ def _recorded(approval: approval_views.ApprovalView) -> Aftermath | None:
     )
 
 
-def delay_of(approval: approval_views.ApprovalView) -> Delay:
+def read_delay(approval: approval_views.ApprovalView) -> Delay:
     """Read the reasons for which a decision that was just made waits."""
-    blocker = _blocked_by(approval)
+    blocker = _name_blocker(approval)
     return Delay(blocker=blocker, counts_at=None if blocker else approval.effective_at)
 
 
-def outcome_text(
+def describe_outcome(
     approval: approval_views.ApprovalView, delay: Delay, decided: str, then: str
 ) -> str:
     """Word the message after a decision: the part that must be resumed first, else the effect.
@@ -139,18 +139,20 @@ def outcome_text(
     return f"{decided}." if approval.effective_at is not None else f"{decided}. {then}"
 
 
-def _counts_at(approval: approval_views.ApprovalView) -> datetime | None:
-    if approval.effective_at is None or approval.effective_at <= clock.now():
+def _find_counting_time(approval: approval_views.ApprovalView) -> datetime | None:
+    if approval.effective_at is None or approval.effective_at <= clock.read_time():
         return None
-    return None if _blocked_by(approval) else approval.effective_at
+    return None if _name_blocker(approval) else approval.effective_at
 
 
-def _label(
+def _name_state(
     approval: approval_views.ApprovalView, status: str, call: CallRecord, open_request: UUID | None
 ) -> str:
     """Name the state; of a finished call with the duration of its last attempt. `open_request` asks for its outcome."""
     if approval.is_in_doubt and call.state is CallState.UNKNOWN and open_request is None:
-        when = _when(approval, if_blocked="a worker applies it", if_free="a worker applies it next")
+        when = _describe_when(
+            approval, if_blocked="a worker applies it", if_free="a worker applies it next"
+        )
         return f"recorded, {when}"
     if call.state not in NOT_STARTED:
         last = call.spans[-1] if call.spans else None
@@ -161,23 +163,25 @@ def _label(
         return f"{call.label} in {duration(last.end - last.start)}"
     if status != "approved":
         return "not started; the decision is recorded"
-    waiting = _blocked_by(approval) or _counts_at(approval)
+    waiting = _name_blocker(approval) or _find_counting_time(approval)
     return (
-        f"approved, {_when(approval, if_blocked='starts', if_free='')}" if waiting else "starting…"
+        f"approved, {_describe_when(approval, if_blocked='starts', if_free='')}"
+        if waiting
+        else "starting…"
     )
 
 
-def _when(approval: approval_views.ApprovalView, *, if_blocked: str, if_free: str) -> str:
+def _describe_when(approval: approval_views.ApprovalView, *, if_blocked: str, if_free: str) -> str:
     """Say when a decision is carried out: after a kill switch or pause, after the undo window, or next."""
-    blocker = _blocked_by(approval)
+    blocker = _name_blocker(approval)
     if blocker:
         return f"{if_blocked} when {blocker} resumed"
-    return "takes effect" if _counts_at(approval) else if_free
+    return "takes effect" if _find_counting_time(approval) else if_free
 
 
-def _blocked_by(approval: approval_views.ApprovalView) -> str:
+def _name_blocker(approval: approval_views.ApprovalView) -> str:
     """Name the run or agent that must be resumed first, with its verb; empty if none is paused or stopped."""
-    agents = [stop.agent for stop in kill_switches.active()]
+    agents = [stop.agent for stop in kill_switches.list_active_switches()]
     if "" in agents:
         return "every agent is"
     for agent in approval.path:

@@ -20,13 +20,13 @@ from approvals.reads.related_requests import OtherApprovals
 from approvals.requests import snapshot
 from runtime.core.run.continuation import MAX_DENIALS
 from runtime.core.values.enums import CallState
-from runtime.core.values.ids import turn_key
+from runtime.core.values.ids import make_turn_key
 from runtime.core.values.verdicts import CHANGES, DENIED
 from runtime.errors import InvalidInput, RequestError
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.reads.transcript import Transcript
-from runtime.web.requests import form_text
+from runtime.web.requests import read_text
 
 # For tools whose authors suggest none. Each says what the agent should do next.
 REASONS: Final = (
@@ -59,12 +59,12 @@ _SECTIONS: Final = {
 }
 
 
-def denial_context(approval: ApprovalView, *, ends_run: bool) -> dict[str, Any]:
+def build_denial_context(approval: ApprovalView, *, ends_run: bool) -> dict[str, Any]:
     """Build the context; if the denial ends the run, the agent receives nothing."""
     if approval.status != "pending" or approval.denial is not None or len(approval.path) < 2:
         return {}
     is_question = approval.is_question
-    suggested = wiring.catalogue().deny_reasons(approval.path[-2], approval.tool)
+    suggested = wiring.resolve_catalogue().deny_reasons(approval.path[-2], approval.tool)
     return {
         "deny_reasons": suggested or (NO_ANSWERS if is_question else REASONS),
         "denial_text": "" if ends_run else DENIED,
@@ -87,54 +87,56 @@ def read_denied_turns(
             continue
         call = transcript.call(frame, name)
         if call and call.state is CallState.GATED and call.spans[-1].gate == gate:
-            to_come.add(turn_key(frame, name))
-    return transcript.denied(approval.tool) | to_come
+            to_come.add(make_turn_key(frame, name))
+    return transcript.list_denied_turns(approval.tool) | to_come
 
 
-def ends_run(
+def must_end_run(
     approval: ApprovalView, denied: frozenset[str], page_context: Mapping[str, Any]
 ) -> bool:
     """Tell whether the run ends if this call is denied too; `page_context` is that of the page."""
-    this = {turn_key(approval.frame, approval.call)} if page_context["call"] else set()
+    this = {make_turn_key(approval.frame, approval.call)} if page_context["call"] else set()
     return len(denied | this) >= MAX_DENIALS > len(denied)
 
 
 def is_opened_by(request: HttpRequest, problem: RequestError | None) -> bool:
     """Tell whether the first step was sent: its form has no field for the name, which is no mistake."""
-    return _asks(problem) and TYPED not in request.POST
+    return _needs_second_step(problem) and TYPED not in request.POST
 
 
-def second_step_context(
+def build_second_step_context(
     request: HttpRequest, approval: ApprovalView, problem: RequestError | None
 ) -> dict[str, Any]:
     """Build the context of the second step, which also stays open if the server refuses another field."""
-    is_asked = _asks(problem) or (isinstance(problem, InvalidInput) and TYPED in request.POST)
+    is_asked = _needs_second_step(problem) or (
+        isinstance(problem, InvalidInput) and TYPED in request.POST
+    )
     return {
         "second_step": is_asked and approval.confirm is not None and approval.denial is None,
-        "typed": form_text(request.POST, TYPED),
+        "typed": read_text(request.POST, TYPED),
     }
 
 
-def _asks(problem: RequestError | None) -> bool:
+def _needs_second_step(problem: RequestError | None) -> bool:
     return isinstance(problem, InvalidInput) and problem.field == "confirm"
 
 
-def result_context(
+def build_result_context(
     request: HttpRequest, approval: ApprovalView, problem: RequestError | None
 ) -> dict[str, Any]:
     """Build the context of the field: what the tool returns, and the text and the problem of the form just sent."""
     schema = approval.result_schema
     return {
         "returns_nothing": isinstance(schema, dict) and schema.get("type") == "null",
-        "returns_text": snapshot.takes_text(schema),
-        "result": form_text(request.POST, "result"),
+        "returns_text": snapshot.is_text_schema(schema),
+        "result": read_text(request.POST, "result"),
         "wrong_result": isinstance(problem, InvalidInput) and problem.field.startswith("result"),
     }
 
 
 def read_result(request: HttpRequest, approval: ApprovalView) -> Any:
     """Read the result from the form. An unreadable one is refused only to a person who may decide the request."""
-    text = form_text(request.POST, "result")
+    text = read_text(request.POST, "result")
     if approval.denial is not None or approval.status != "pending" or not text.strip():
         return snapshot.ABSENT
     return snapshot.read_result(text, approval.result_schema)
@@ -158,17 +160,19 @@ class ReadingPanel:
 
 def record_reading(request: HttpRequest, approval: ApprovalView, actor: Actor) -> None:
     """Store what the page measured, after a decision or a vote."""
-    measured_times = review_times.measured(form_text(request.POST, READING_FIELD))
-    review_times.record(approval, measured_times, actor, edits=review_times.edits(approval))
+    measured_times = review_times.parse_measurement(read_text(request.POST, READING_FIELD))
+    review_times.record_reading(
+        approval, measured_times, actor, edits=review_times.count_edits(approval)
+    )
 
 
-def reading_panel(approval: ApprovalView, reader: str) -> ReadingPanel | None:
+def build_reading_panel(approval: ApprovalView, reader: str) -> ReadingPanel | None:
     """Return the reader's own reading of a request that they decided or voted on; None for other people's."""
     decided = approval.decided_by == reader and approval.allowance is None
     is_theirs = decided or reader in approval.voted
     if not is_theirs or approval.removed_at is not None:
         return None
-    review_time = review_times.of(approval, reader)
+    review_time = review_times.find_review_time(approval, reader)
     if review_time is None:
         return ReadingPanel(is_measured=False)
     sections = {

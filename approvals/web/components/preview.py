@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
 
-from runtime.reads.version_diff import MAX_LINES, DiffLine, diff_lines
+from runtime.reads.version_diff import MAX_LINES, DiffLine, compare_lines
 from runtime.web.display import as_json
 
 Mark = Literal["", "new", "gone"]  # compared with the approved preview
@@ -41,7 +41,7 @@ class Difference:
         are_texts = isinstance(before, str) and isinstance(after, str)
         if before is not None and after is not None and not are_texts:
             before, after = as_json(before), as_json(after)
-        lines = diff_lines(before, after)
+        lines = compare_lines(before, after)
         return lines if len(lines) <= MAX_LINES else ()
 
     @property
@@ -72,7 +72,7 @@ class Item:
     @property
     def differences(self) -> tuple[Difference, ...]:
         """What changes within the value. If that is much, the values are the one difference."""
-        differences = tuple(islice(_differences(self.before, self.after), MAX_DIFFERENCES + 1))
+        differences = tuple(islice(_list_differences(self.before, self.after), MAX_DIFFERENCES + 1))
         if len(differences) <= MAX_DIFFERENCES:
             return differences
         return (Difference(name="", before=self.before, after=self.after),)
@@ -81,13 +81,13 @@ class Item:
     def unchanged(self) -> int:
         """How many entries of a list or an object stay as they are; 0 if only their order changes."""
         if isinstance(self.before, list) and isinstance(self.after, list):
-            added = _missing(self.after, self.before)
+            added = _list_missing(self.after, self.before)
             is_order = not added and len(self.before) == len(self.after)
             return 0 if is_order else len(self.after) - len(added)
         if isinstance(self.before, dict) and isinstance(self.after, dict):
             after = self.after
             return sum(
-                name in after and _text(value) == _text(after[name])
+                name in after and _read_text(value) == _read_text(after[name])
                 for name, value in self.before.items()
             )
         return 0
@@ -110,20 +110,20 @@ class PreviewCard:
     warnings: tuple[Item, ...]
 
 
-def card(preview: Any) -> PreviewCard | None:
+def build_card(preview: Any) -> PreviewCard | None:
     """Return the card, None if the worker found nothing out. A row that was tampered with may hold anything."""
-    content = _object(preview)
+    content = _read_object(preview)
     if not content:
         return None
-    now, before = _object(content.get("shown")), _object(content.get("before"))
+    now, before = _read_object(content.get("shown")), _read_object(content.get("before"))
     compared = before if "before" in content else None
-    changes = list(_rows(now))
+    changes = list(_list_changes(now))
     if compared is not None:
-        earlier = list(_rows(compared))
+        earlier = list(_list_changes(compared))
         removed = [replace(item, mark="gone") for item in earlier if item not in changes]
         present = [item if item in earlier else replace(item, mark="new") for item in changes]
         changes = [*removed, *present]
-    these, those = _object(now.get("counts")), _object(before.get("counts"))
+    these, those = _read_object(now.get("counts")), _read_object(before.get("counts"))
     if compared is None:
         counts = [Item(text=name, after=number) for name, number in these.items()]
     else:
@@ -140,15 +140,15 @@ def card(preview: Any) -> PreviewCard | None:
         unjudged=str(content.get("unjudged", "")),
         missing=str(content.get("missing", "")),
         differs=compared is not None,
-        summary=_texts([now["summary"]] if "summary" in now else [], compared, "summary"),
+        summary=_compare_texts([now["summary"]] if "summary" in now else [], compared, "summary"),
         changes=tuple(changes),
         counts=tuple(counts),
-        targets=_texts(_list(now.get("targets")), compared, "targets"),
-        warnings=_texts(_list(now.get("warnings")), compared, "warnings"),
+        targets=_compare_texts(_read_list(now.get("targets")), compared, "targets"),
+        warnings=_compare_texts(_read_list(now.get("warnings")), compared, "warnings"),
     )
 
 
-def _texts(now: list[Any], before: Mapping[str, Any] | None, name: str) -> tuple[Item, ...]:
+def _compare_texts(now: list[Any], before: Mapping[str, Any] | None, name: str) -> tuple[Item, ...]:
     if before is None:
         return tuple(Item(text=str(text)) for text in now)
     value = before.get(name, [])
@@ -158,8 +158,8 @@ def _texts(now: list[Any], before: Mapping[str, Any] | None, name: str) -> tuple
     return (*removed, *present)
 
 
-def _rows(preview: Mapping[str, Any]) -> Iterator[Item]:
-    for change in map(_object, _list(preview.get("changes"))):
+def _list_changes(preview: Mapping[str, Any]) -> Iterator[Item]:
+    for change in map(_read_object, _read_list(preview.get("changes"))):
         yield Item(
             text=str(change.get("what", "")),
             before=change.get("before"),
@@ -167,7 +167,7 @@ def _rows(preview: Mapping[str, Any]) -> Iterator[Item]:
         )
 
 
-def _differences(before: Any, after: Any, name: str = "") -> Iterator[Difference]:
+def _list_differences(before: Any, after: Any, name: str = "") -> Iterator[Difference]:
     """Yield what differs: entries of objects by their names, entries of lists that come or go, else the values."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in [*before, *(key for key in after if key not in before)]:
@@ -176,12 +176,12 @@ def _differences(before: Any, after: Any, name: str = "") -> Iterator[Difference
                 yield Difference(name=label, before=before[key], after=None, is_removed=True)
             elif key not in before:
                 yield Difference(name=label, before=None, after=after[key], is_added=True)
-            elif _text(before[key]) != _text(after[key]):
-                yield from _differences(before[key], after[key], label)
+            elif _read_text(before[key]) != _read_text(after[key]):
+                yield from _list_differences(before[key], after[key], label)
         return
     removed, added = [], []
     if isinstance(before, list) and isinstance(after, list):
-        removed, added = _missing(before, after), _missing(after, before)
+        removed, added = _list_missing(before, after), _list_missing(after, before)
         for entry in removed:
             yield Difference(name=name, before=entry, after=None, is_removed=True)
         for entry in added:
@@ -196,30 +196,30 @@ def _differences(before: Any, after: Any, name: str = "") -> Iterator[Difference
         )
 
 
-def _missing(entries: list[Any], compared: list[Any]) -> list[Any]:
+def _list_missing(entries: list[Any], compared: list[Any]) -> list[Any]:
     """Return the entries that the other list has fewer times."""
-    counts = Counter(map(_text, compared))
+    counts = Counter(map(_read_text, compared))
     missing = []
     for entry in entries:
-        text = _text(entry)
+        text = _read_text(entry)
         counts[text] -= 1
         if counts[text] < 0:
             missing.append(entry)
     return missing
 
 
-def _text(value: Any) -> str:
+def _read_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
 def _is_short(value: Any) -> bool:
-    text = value if isinstance(value, str) else _text(value)
+    text = value if isinstance(value, str) else _read_text(value)
     return len(text) <= MAX_SHORT and text.count("\n") < MAX_SHORT_LINES
 
 
-def _object(value: Any) -> Mapping[str, Any]:
+def _read_object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _list(value: Any) -> list[Any]:
+def _read_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []

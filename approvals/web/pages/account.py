@@ -28,8 +28,8 @@ from approvals.web.pages.people import ProfileForm
 from approvals.web.pages.session import NewPasswordForm
 from runtime.errors import InvalidInput
 from runtime.web.display import plain_visible
-from runtime.web.forms import PageForm, TypedField, takes
-from runtime.web.requests import actor_of, redirect_with, users
+from runtime.web.forms import PageForm, TypedField, take_form
+from runtime.web.requests import read_actor, redirect_with, users
 
 
 class OwnProfileForm(ProfileForm):
@@ -91,13 +91,13 @@ class TimeForm(PageForm):
 def show(request: HttpRequest, refused: PageForm | None = None, status: int = 422) -> HttpResponse:
     """Show the account page; `refused` is shown in place of the form as it is at first."""
     me = request.user.get_username()
-    person = account_list.person(me)
+    person = account_list.read_person(me)
     user = accounts.read_person(me)
-    absence, standing_in = absences.concerning(me)
+    absence, standing_in = absences.read_absences_of(me)
     names = {"full_name": person.full_name, "email": person.email}
-    times = asdict(preferences.time_of(me))
-    token_form = TokenForm(ids="token-").replaced_by(refused)
-    rights = principals.rights_of(frozenset(person.groups))
+    times = asdict(preferences.read_time_preference(me))
+    token_form = TokenForm(ids="token-").choose_shown_form(refused)
+    rights = principals.compute_scopes(frozenset(person.groups))
     token_form.offer(
         "scopes",
         [
@@ -106,15 +106,17 @@ def show(request: HttpRequest, refused: PageForm | None = None, status: int = 42
             if scope in rights
         ],
     )
-    absence_form = AbsenceForm(ids="away-").replaced_by(refused)
-    principal = principals.principal_of(actor_of(request))
-    decides = principal is not None and policy.risks_decided_by(principal.groups)
-    names_of_deciders = deciders.names() if decides else ()
+    absence_form = AbsenceForm(ids="away-").choose_shown_form(refused)
+    principal = principals.find_principal(read_actor(request))
+    decides = principal is not None and policy.list_decidable_risks(principal.groups)
+    names_of_deciders = deciders.list_decider_names() if decides else ()
     deputies = [(name, plain_visible(name)) for name in names_of_deciders if name != me]
     absence_form.offer("deputy", [("", "Choose a person"), *deputies])
-    time_form = TimeForm(initial=times, ids="time-").replaced_by(refused)
+    time_form = TimeForm(initial=times, ids="time-").choose_shown_form(refused)
     browser_zone = f"that of the browser ({preferences.read_browser_zone(request)})"
-    time_form.offer("zone", [("", browser_zone), *((name, name) for name in preferences.zones())])
+    time_form.offer(
+        "zone", [("", browser_zone), *((name, name) for name in preferences.list_zones())]
+    )
     context = {
         "section": "account",
         "person": person,
@@ -124,18 +126,18 @@ def show(request: HttpRequest, refused: PageForm | None = None, status: int = 42
         "now": timezone.now(),
         "providers": list(settings.SIGNOFF_OIDC.values()),
         "slack": settings.SIGNOFF_SLACK is not None,
-        "connected": sign_in.connected(me)
+        "connected": sign_in.list_issuers(me)
         if settings.SIGNOFF_OIDC or settings.SIGNOFF_SLACK
         else (),
-        "factors": (factors := second_factors.of_person(user)),
-        "codes_left": second_factors.codes_left(user) if factors else 0,
-        "locked_until": login.refused_until(request),
+        "factors": (factors := second_factors.list_factors(user)),
+        "codes_left": second_factors.count_codes(user) if factors else 0,
+        "locked_until": login.find_refusal_end(request),
         "away": absence,
         "standing_in": standing_in,
         "deputies": deputies,
         "most_days": absences.MAX_DAYS,
-        "profile_form": OwnProfileForm(initial=names, ids="own-").replaced_by(refused),
-        "password_form": ChangePasswordForm(ids="my-").replaced_by(refused),
+        "profile_form": OwnProfileForm(initial=names, ids="own-").choose_shown_form(refused),
+        "password_form": ChangePasswordForm(ids="my-").choose_shown_form(refused),
         "token_form": token_form,
         "absence_form": absence_form,
         "time_form": time_form,
@@ -143,16 +145,16 @@ def show(request: HttpRequest, refused: PageForm | None = None, status: int = 42
     return render(request, "accounts/account.html", context, status=status if refused else 200)
 
 
-account = users.page(show)
+account = users.guard_page(show)
 
 
 @users.action
-@takes(ChangePasswordForm, show, ids="my-")
+@take_form(ChangePasswordForm, show, ids="my-")
 def change_password(request: HttpRequest, form: ChangePasswordForm) -> HttpResponse:
     """Change the password and end all other sessions. The current password is throttled like a login."""
     me, fields = request.user.get_username(), form.read()
     if login.reauthenticate(request, me, fields["current"]) is None:
-        if login.refused_until(request):
+        if login.find_refusal_end(request):
             return show(request, form, status=429)
         raise InvalidInput("current", "is not your password")
     session = request.session.session_key
@@ -163,10 +165,10 @@ def change_password(request: HttpRequest, form: ChangePasswordForm) -> HttpRespo
 
 
 @users.action
-@takes(TokenForm, show, ids="token-")
+@take_form(TokenForm, show, ids="token-")
 def add_own_token(request: HttpRequest, form: TokenForm) -> HttpResponse:
     """Create a token. This answer is the only page that ever shows it."""
-    fields, me = form.read(), actor_of(request).person
+    fields, me = form.read(), read_actor(request).person
     owner = User.objects.get(username=me)
     token, plain = tokens.create(
         owner, fields["scopes"], actor=me, name=fields["name"], days=fields["days"]
@@ -184,7 +186,7 @@ def revoke_own_token(request: HttpRequest, token: str) -> HttpResponse:
 
 
 @users.action
-@takes(OwnProfileForm, show, ids="own-")
+@take_form(OwnProfileForm, show, ids="own-")
 def save_own_profile(request: HttpRequest, form: OwnProfileForm) -> HttpResponse:
     """Save the name and the mail address of this person."""
     me = request.user.get_username()
@@ -193,7 +195,7 @@ def save_own_profile(request: HttpRequest, form: OwnProfileForm) -> HttpResponse
 
 
 @users.action
-@takes(TimeForm, show, ids="time-")
+@take_form(TimeForm, show, ids="time-")
 def choose_time(request: HttpRequest, form: TimeForm) -> HttpResponse:
     """Save the time zone and the clock in which this person reads times."""
     preferences.remember(request, preferences.save_time(request.user.get_username(), **form.read()))
@@ -209,7 +211,7 @@ def log_out_everywhere(request: HttpRequest) -> HttpResponse:
 
 
 @users.action
-@takes(AbsenceForm, show, ids="away-")
+@take_form(AbsenceForm, show, ids="away-")
 def set_absence(request: HttpRequest, form: AbsenceForm) -> HttpResponse:
     """Name a deputy for some days."""
     at, values = preferences.read_reader_zone(request), form.read()
@@ -217,7 +219,7 @@ def set_absence(request: HttpRequest, form: AbsenceForm) -> HttpResponse:
         deputy=values["deputy"],
         starts=preferences.parse_day(values["starts"], "starts", at),
         ends=preferences.parse_day(values["ends"], "ends", at, after=1),
-        actor=actor_of(request),
+        actor=read_actor(request),
     )
     exception = (
         f" Not in runs that {away.deputy} starts: they cannot decide those for you."
@@ -232,8 +234,8 @@ def set_absence(request: HttpRequest, form: AbsenceForm) -> HttpResponse:
 def end_absence(request: HttpRequest, person: str) -> HttpResponse:
     """End an absence at once: the reader's own, one in which they are the deputy, or any as an admin."""
     me = request.user.get_username()
-    absence, standing_in = absences.concerning(me)
-    if absences.end(person, actor=actor_of(request)):
+    absence, standing_in = absences.read_absences_of(me)
+    if absences.end_absence(person, actor=read_actor(request)):
         messages.success(request, f"The absence of {person} has ended.")
     theirs = {concerned.person for concerned in (absence, *standing_in) if concerned}
     return redirect("account" if person in {me, *theirs} else "people")

@@ -12,8 +12,8 @@ from django.shortcuts import render
 from approvals.decisions import external_requests
 from approvals.people import instances as registry
 from runtime.errors import InvalidInput
-from runtime.web.forms import PageForm, TypedField, takes
-from runtime.web.requests import Audience, actor_of, redirect_with
+from runtime.web.forms import PageForm, TypedField, take_form
+from runtime.web.requests import Audience, read_actor, redirect_with
 
 provisioners = Audience(registry.require_provisioner)
 
@@ -29,10 +29,10 @@ def show(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse:
     search = request.GET.get("q", "").strip().replace("\x00", "")
     page, wrong_search = registry.InstancePage(items=(), omitted=0), None
     try:
-        page = registry.list_page(search)
+        page = registry.list_instances(search)
     except InvalidInput as refusal:
         wrong_search = refusal
-    rows = registry.provisioner_tokens()
+    rows = registry.list_provisioner_tokens()
     context = {
         "section": "instances",
         "page": page,
@@ -41,21 +41,21 @@ def show(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse:
         "search": search,
         "wrong_search": wrong_search,
         "tokens": [(row.owner.get_username(), row) for row in rows],
-        "form": InstanceForm(ids="new-").replaced_by(refused),
+        "form": InstanceForm(ids="new-").choose_shown_form(refused),
     }
     status = 422 if refused or wrong_search else 200
     return render(request, "accounts/instances.html", context, status=status)
 
 
-instances = provisioners.page(show)
+instances = provisioners.guard_page(show)
 
 
 @provisioners.action
-@takes(InstanceForm, show, ids="new-")
+@take_form(InstanceForm, show, ids="new-")
 def add_instance(request: HttpRequest, form: InstanceForm) -> HttpResponse:
     """Create an instance. This answer is the only page that ever shows its credential."""
     fields = registry.InstanceFields(name=form.read()["name"])
-    created, _ = registry.provision(fields, actor=actor_of(request))
+    created, _ = registry.provision(fields, actor=read_actor(request))
     context = {
         "section": "instances",
         "instance": created["instance"],
@@ -70,7 +70,7 @@ def end_instance(request: HttpRequest, instance: UUID) -> HttpResponse:
     """Say what ending an instance cancels, and end it by the second step."""
     row = registry.read_row(instance)
     if request.method == "POST":
-        count = external_requests.end(instance=instance, actor=actor_of(request))
+        count = external_requests.end_instance(instance=instance, actor=read_actor(request))
         message = f"The instance has ended. Requests cancelled: {count}."
         return redirect_with(request, message, "instances")
     pending = external_requests.count_pending(instance)
@@ -81,6 +81,6 @@ def end_instance(request: HttpRequest, instance: UUID) -> HttpResponse:
 @provisioners.action
 def revoke_provisioner_token(request: HttpRequest, token: str) -> HttpResponse:
     """Revoke a token of any provisioner."""
-    registry.revoke_token(token, actor=actor_of(request))
+    registry.revoke_token(token, actor=read_actor(request))
     message = f"Token {token} is revoked. The instances that it created have not ended."
     return redirect_with(request, message, "instances")

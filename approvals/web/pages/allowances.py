@@ -22,7 +22,7 @@ from approvals.rules.allowance_terms import MAX_COUNT, MAX_DAYS, ORDERED, LimitR
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports.access import Actor
-from runtime.web.requests import Audience, actor_of, form_text, redirect_with, users
+from runtime.web.requests import Audience, read_actor, read_text, redirect_with, users
 
 _LABELS = {
     LimitRule.EQUALS: "exactly this value",
@@ -37,17 +37,17 @@ _DEFAULTS = {"count": "20", "days": "7"}
 
 def _require_reader(actor: Actor) -> None:
     """Raise Forbidden for a person who neither decides nor administers."""
-    if not allowance_changes.reads(principals.principal_of(actor)):
+    if not allowance_changes.may_read_allowances(principals.find_principal(actor)):
         raise Forbidden("not_eligible", "This person may not read allowances.")
 
 
 readers = Audience(_require_reader)
 
 
-@readers.page
-def allowances(request: HttpRequest) -> HttpResponse:
+@readers.guard_page
+def show_allowances(request: HttpRequest) -> HttpResponse:
     """List the newest allowances: those that wait, those in force, and past ones."""
-    rows, broken = allowance_changes.rows(actor_of(request))
+    rows, broken = allowance_changes.list_allowances(read_actor(request))
     context = {
         "section": "allowances",
         "proposed": [row for row in rows if row.state == "proposed"],
@@ -62,21 +62,21 @@ def show(
     request: HttpRequest, allowance_id: UUID, problem: RequestError | None = None
 ) -> HttpResponse:
     """Show one allowance with its uses, and why an act on it was refused."""
-    row, uses = allowance_changes.read_with_uses(allowance_id, actor_of(request))
+    row, uses = allowance_changes.read_with_uses(allowance_id, read_actor(request))
     context: dict[str, Any] = {
         "section": "allowances",
         "row": row,
         "uses": uses,
         "more": row.allowance.used - len(uses),
         "problem": problem,
-        "reason": form_text(request.POST, "reason"),
+        "reason": read_text(request.POST, "reason"),
         "max_reason": MAX_REASON,
     }
     status = 200 if problem is None else problem.status
     return render(request, "approvals/allowance.html", context, status=status)
 
 
-allowance = readers.page(show)
+allowance = readers.guard_page(show)
 
 
 @readers.action
@@ -89,7 +89,7 @@ def confirm(request: HttpRequest, allowance_id: UUID) -> HttpResponse:
 @readers.action
 def revoke(request: HttpRequest, allowance_id: UUID) -> HttpResponse:
     """Revoke an allowance, or withdraw its proposal."""
-    act = partial(allowance_changes.revoke, reason=form_text(request.POST, "reason"))
+    act = partial(allowance_changes.revoke, reason=read_text(request.POST, "reason"))
     message = "The allowance is revoked. Calls wait for people again."
     return _change(request, allowance_id, act, message)
 
@@ -99,7 +99,7 @@ def _change(
 ) -> HttpResponse:
     """Carry out an act on an allowance, or show why it is refused."""
     try:
-        act(allowance_id, actor=actor_of(request))
+        act(allowance_id, actor=read_actor(request))
     except (AllowanceRefused, Forbidden, InvalidInput) as refused:
         return show(request, allowance_id, refused)
     return redirect_with(request, message, "allowance", allowance_id)
@@ -119,36 +119,36 @@ class LimitField:
     @property
     def requested(self) -> str:
         """The value in the request."""
-        return _text(self.argument.value)
+        return _format_value(self.argument.value)
 
 
 @users.form
 def allow(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Show the form, or propose the allowance."""
-    actor = principals.actor_of(request.user)
-    approval = approval_views.approval(approval_id, actor=actor)
-    limited, refused = allowance_changes.source(approval_id, actor=actor)
+    actor = principals.make_actor(request.user)
+    approval = approval_views.read_approval(approval_id, actor=actor)
+    limited, refused = allowance_changes.read_source(approval_id, actor=actor)
     if request.method != "POST":
-        return _form_page(request, approval, limited, refused)
+        return _show_form(request, approval, limited, refused)
     try:
         allowance = allowance_changes.propose(
             approval_id,
             limits={
                 limit.name: _limit(request, number, limit) for number, limit in enumerate(limited)
             },
-            count=form_text(request.POST, "count"),
-            days=form_text(request.POST, "days"),
+            count=read_text(request.POST, "count"),
+            days=read_text(request.POST, "days"),
             actor=actor,
         )
     except (InvalidInput, AllowanceRefused, Forbidden) as problem:
-        return _form_page(request, approval, limited, refused, problem)
+        return _show_form(request, approval, limited, refused, problem)
     message = "The allowance is proposed. A second person must confirm it."
     return redirect_with(request, message, "allowance", allowance)
 
 
 def _limit(request: HttpRequest, number: int, argument: LimitedArgument) -> dict[str, Any]:
-    rule = form_text(request.POST, f"rule.{number}")
-    text = form_text(request.POST, f"values.{number}")
+    rule = read_text(request.POST, f"rule.{number}")
+    text = read_text(request.POST, f"values.{number}")
     several = rule in (LimitRule.ONE_OF, LimitRule.BETWEEN)
     lines = [line for line in text.split("\n") if line.strip()] if several else [text]
     if rule == LimitRule.ANY:
@@ -160,16 +160,16 @@ def _limit(request: HttpRequest, number: int, argument: LimitedArgument) -> dict
             values = [json.loads(line) for line in lines]
         except (ValueError, RecursionError) as exc:
             raise InvalidInput(
-                f"limits.{argument.name}", f"needs JSON, such as {_text(argument.value)}"
+                f"limits.{argument.name}", f"needs JSON, such as {_format_value(argument.value)}"
             ) from exc
     return {"rule": rule, "values": values}
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _form_page(
+def _show_form(
     request: HttpRequest,
     approval: approval_views.ApprovalView,
     limited: tuple[LimitedArgument, ...],
@@ -192,7 +192,9 @@ def _form_page(
                     for rule in ([LimitRule.ANY] if argument.secret else rules)
                 ),
                 rule=request.POST.get(f"rule.{number}", str(start)),
-                text=form_text(request.POST, f"values.{number}") if request.POST else _text(value),
+                text=read_text(request.POST, f"values.{number}")
+                if request.POST
+                else _format_value(value),
                 wrong=problem.detail if is_named and problem is not None else "",
             )
         )

@@ -16,13 +16,13 @@ from approvals.rights import principals
 from approvals.rules.unusual_values import UnusualValue
 from approvals.web import list_position as places
 from approvals.web.components import decision_form, preview
-from approvals.web.components.arguments import Argument, arguments
+from approvals.web.components.arguments import Argument, list_arguments
 from approvals.web.components.preview import PreviewCard
 from runtime.core.run.continuation import MAX_DENIALS
 from runtime.core.values.enums import Verdict
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import InvalidInput
-from runtime.web.requests import actor_of, explain, form_text, read_reason, users
+from runtime.web.requests import explain, read_actor, read_reason, read_text, users
 
 _UNCHECKED = "not checked for unusual values, because that took too long"
 _WARNS = "its preview has a warning"
@@ -119,11 +119,11 @@ def build_sheet(
     kinds: dict[tuple[str, ...], list[ApprovalView]] = {}
     left_out = list[LeftOut]()
     for approval in selected:
-        refusal = decisions.left_out(approval, Verdict.APPROVE)
+        refusal = decisions.find_batch_refusal(approval, Verdict.APPROVE)
         if refusal is None:
-            kinds.setdefault(decisions.kind_of(approval), []).append(approval)
+            kinds.setdefault(decisions.name_call_kind(approval), []).append(approval)
             continue
-        deniable = decisions.left_out(approval, Verdict.DENY) is None
+        deniable = decisions.find_batch_refusal(approval, Verdict.DENY) is None
         left_out.append(
             LeftOut(
                 approval=approval,
@@ -133,13 +133,13 @@ def build_sheet(
             )
         )
     return Sheet(
-        tables=tuple(_table(kind, items, unusual, ticked) for kind, items in kinds.items()),
+        tables=tuple(_build_table(kind, items, unusual, ticked) for kind, items in kinds.items()),
         left_out=tuple(left_out),
         missing=missing,
     )
 
 
-def _table(
+def _build_table(
     kind: tuple[str, ...],
     items: Sequence[ApprovalView],
     unusual: usual.UnusualByApproval,
@@ -148,7 +148,7 @@ def _table(
     arguments_by_call = {
         approval.id: {
             argument.name: argument
-            for argument in arguments(approval.args, approval.schema, is_copy=True)
+            for argument in list_arguments(approval.args, approval.schema, is_copy=True)
             if argument.is_given
         }
         for approval in items
@@ -167,13 +167,13 @@ def _table(
         columns=columns,
         shared=tuple(first[name] for name in names if name not in columns),
         lines=tuple(
-            _line(approval, arguments_by_call[approval.id], columns, unusual, ticked)
+            _build_line(approval, arguments_by_call[approval.id], columns, unusual, ticked)
             for approval in items
         ),
     )
 
 
-def _line(
+def _build_line(
     approval: ApprovalView,
     arguments_by_name: Mapping[str, Argument],
     columns: Sequence[str],
@@ -181,13 +181,13 @@ def _line(
     ticked: Collection[UUID] | None,
 ) -> BatchLine:
     odd = unusual.by_request.get(approval.id)
-    card = preview.card(approval.preview)
+    card = preview.build_card(approval.preview)
     notes = (
         *([_UNCHECKED] if odd is None else []),
         *([_WARNS] if card and card.warnings else []),
         *([_UNKNOWN] if card and card.missing else []),
     )
-    by_argument = usual.by_argument(odd or ())
+    by_argument = usual.group_by_argument(odd or ())
     is_plain = not odd and not notes
     return BatchLine(
         approval=approval,
@@ -211,22 +211,22 @@ def _line(
 def batch(request: HttpRequest) -> HttpResponse:
     """Show the sheet of the selected requests; decide the ticked ones when it is sent."""
     if request.method != "POST":
-        return _sheet_page(request)
+        return _show_sheet(request)
     items = dict[UUID, object]()  # the digest of what the sheet showed, by request
     for item in request.POST.getlist("item"):
         approval_id, _, digest = item.partition(":")
-        items[_ids([approval_id])[0]] = digest
+        items[_parse_ids([approval_id])[0]] = digest
     try:
         outcomes = decisions.decide_each(
             items=items,
-            verdict=_verdict(request),
+            verdict=_read_verdict(request),
             reason=read_reason(request),
             count=request.POST.get("count", ""),
-            actor=actor_of(request),
+            actor=read_actor(request),
         )
     except InvalidInput as exc:
-        return _sheet_page(request, exc, items)
-    return _result_page(request, outcomes, undone=False)
+        return _show_sheet(request, exc, items)
+    return _show_results(request, outcomes, undone=False)
 
 
 @users.action
@@ -234,28 +234,29 @@ def undo_batch(request: HttpRequest) -> HttpResponse:
     """Undo the decisions of a batch, each within its own undo window."""
     try:
         outcomes = decisions.undo_each(
-            items=_ids(request.POST.getlist("item")), actor=principals.actor_of(request.user)
+            items=_parse_ids(request.POST.getlist("item")),
+            actor=principals.make_actor(request.user),
         )
     except InvalidInput as exc:
-        return _sheet_page(request, exc)
-    return _result_page(request, outcomes, undone=True)
+        return _show_sheet(request, exc)
+    return _show_results(request, outcomes, undone=True)
 
 
-def _sheet_page(
+def _show_sheet(
     request: HttpRequest,
     problem: InvalidInput | None = None,
     ticked: dict[UUID, object] | None = None,
 ) -> HttpResponse:
     """Show the sheet; after a refused form, with its problem and the boxes as they were ticked."""
-    actor = principals.actor_of(request.user)
-    ids = _ids(request.GET.getlist("item")) or list(ticked or {})
+    actor = principals.make_actor(request.user)
+    ids = _parse_ids(request.GET.getlist("item")) or list(ticked or {})
     too_many = len(ids) > decisions.MAX_ITEMS
-    selected = approval_views.several([] if too_many else ids, actor=actor)
-    unusual = usual.of_requests(selected, principals.principal_of(actor), limit=None)
+    selected = approval_views.list_approvals_by_id([] if too_many else ids, actor=actor)
+    unusual = usual.find_unusual_in_list(selected, principals.find_principal(actor), limit=None)
     sheet = build_sheet(selected, unusual, missing=len(ids) - len(selected), ticked=ticked)
     deny_reasons = decision_form.REASONS
     if len(sheet.tables) == 1:
-        form = decision_form.denial_context(sheet.tables[0].lines[0].approval, ends_run=False)
+        form = decision_form.build_denial_context(sheet.tables[0].lines[0].approval, ends_run=False)
         deny_reasons = form.get("deny_reasons", deny_reasons)
     position = places.read_position(request)
     refused = bool(problem) or too_many
@@ -272,14 +273,14 @@ def _sheet_page(
         "counted_above": decisions.COUNTED_ABOVE,
         "max_denials": MAX_DENIALS,
         "max_reason": MAX_REASON,
-        "reason": form_text(request.POST, "reason"),
-        "count": form_text(request.POST, "count"),
+        "reason": read_text(request.POST, "reason"),
+        "count": read_text(request.POST, "count"),
         "deny_reasons": deny_reasons,
     }
     return render(request, "approvals/batch.html", context, status=422 if refused else 200)
 
 
-def _result_page(
+def _show_results(
     request: HttpRequest, outcomes: tuple[decisions.BatchOutcome, ...], *, undone: bool
 ) -> HttpResponse:
     """Say what became of each request. If nothing was done, the status is that of the first refusal."""
@@ -287,7 +288,7 @@ def _result_page(
     undoable = [
         approval
         for approval in changed
-        if not undone and approval.effective_at and approval.effective_at > clock.now()
+        if not undone and approval.effective_at and approval.effective_at > clock.read_time()
     ]
     context = {
         "section": "inbox",
@@ -299,7 +300,7 @@ def _result_page(
         "undo_until": min(
             (approval.effective_at for approval in undoable if approval.effective_at), default=None
         ),
-        "verdict": str(_verdict(request)),
+        "verdict": str(_read_verdict(request)),
         "list_query": places.read_position(request).query,
     }
     problems = [outcome.problem.status for outcome in outcomes if outcome.problem]
@@ -307,13 +308,13 @@ def _result_page(
     return render(request, "approvals/batch_result.html", context, status=status)
 
 
-def _verdict(request: HttpRequest) -> str:
+def _read_verdict(request: HttpRequest) -> str:
     """Return the verdict of the button. A suggested reason denies at once if the browser runs no script."""
-    preset = form_text(request.POST, "preset")
-    return str(Verdict.DENY) if preset else form_text(request.POST, "verdict")
+    preset = read_text(request.POST, "preset")
+    return str(Verdict.DENY) if preset else read_text(request.POST, "verdict")
 
 
-def _ids(texts: list[str]) -> list[UUID]:
+def _parse_ids(texts: list[str]) -> list[UUID]:
     try:
         return list(dict.fromkeys(UUID(text) for text in texts))
     except ValueError as exc:

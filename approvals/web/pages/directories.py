@@ -16,8 +16,8 @@ from approvals.errors import LastAdmin, NotConfirmable
 from approvals.people import accounts, mappings
 from approvals.people import directories as registry
 from runtime.errors import InvalidInput
-from runtime.web.forms import PageForm, TypedField, takes
-from runtime.web.requests import admins, form_text, redirect_with
+from runtime.web.forms import PageForm, TypedField, take_form
+from runtime.web.requests import admins, read_text, redirect_with
 
 _ACTS = {"confirm": mappings.confirm, "withdraw": mappings.withdraw}
 
@@ -39,26 +39,26 @@ class MappingForm(PageForm):
 
 def show(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse:
     """Show the directories, with what waits for a confirmation; `refused` in place of the form as it is at first."""
-    mapping_form = MappingForm(ids="mapping-").replaced_by(refused)
-    mapping_form.offer("source", [(name, name) for name in mappings.sources()])
+    mapping_form = MappingForm(ids="mapping-").choose_shown_form(refused)
+    mapping_form.offer("source", [(name, name) for name in mappings.list_sources()])
     sign_ins = [(row.giver, f"sign-in with {row.label}") for row in settings.SIGNOFF_OIDC.values()]
-    mapping_form.offer("right", [*((name, name) for name in accounts.all_groups()), *sign_ins])
+    mapping_form.offer("right", [*((name, name) for name in accounts.list_groups()), *sign_ins])
     context = {
         "section": "directories",
-        "sources": mappings.views(request.user.get_username()),
+        "sources": mappings.list_rights_of_sources(request.user.get_username()),
         "address": _address(),
-        "form": DirectoryTokenForm(ids="token-").replaced_by(refused),
+        "form": DirectoryTokenForm(ids="token-").choose_shown_form(refused),
         "mapping_form": mapping_form,
     }
     status = 422 if refused else 200
     return render(request, "accounts/directories.html", context, status=status)
 
 
-directories = admins.page(show)
+directories = admins.guard_page(show)
 
 
 @admins.action
-@takes(DirectoryTokenForm, show, ids="token-")
+@take_form(DirectoryTokenForm, show, ids="token-")
 def add_token(request: HttpRequest, form: DirectoryTokenForm) -> HttpResponse:
     """Create a token. Only this answer ever shows it."""
     fields, actor = form.read(), request.user.get_username()
@@ -75,7 +75,7 @@ def revoke_token(request: HttpRequest, token: str) -> HttpResponse:
 
 
 @admins.action
-@takes(MappingForm, show, ids="mapping-")
+@take_form(MappingForm, show, ids="mapping-")
 def add_mapping(request: HttpRequest, form: MappingForm) -> HttpResponse:
     """Propose a mapping."""
     mappings.propose(**form.read(), actor=request.user.get_username())
@@ -86,10 +86,10 @@ def add_mapping(request: HttpRequest, form: MappingForm) -> HttpResponse:
 @admins.action
 def change_mapping(request: HttpRequest) -> HttpResponse:
     """Confirm a mapping, or withdraw it."""
-    act = _ACTS.get(form_text(request.POST, "act"))
+    act = _ACTS.get(read_text(request.POST, "act"))
     if act is None:
         raise Http404
-    mapping = [form_text(request.POST, field) for field in ("source", "value", "right")]
+    mapping = [read_text(request.POST, field) for field in ("source", "value", "right")]
     try:
         act(*mapping, actor=request.user.get_username())
     except (NotConfirmable, LastAdmin, InvalidInput) as refusal:
@@ -105,7 +105,7 @@ def serve_scim(request: HttpRequest, path: str) -> HttpResponse:
 
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     directory = registry.authenticate(token) if scheme.lower() == "bearer" else None
-    answer = provisioning.answer(directory, request, _address(), f"/{path}")
+    answer = provisioning.answer_directory(directory, request, _address(), f"/{path}")
     body = b"" if answer.body is None else json.dumps(answer.body)
     return HttpResponse(body, status=answer.status, headers=answer.headers)
 

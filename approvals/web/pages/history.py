@@ -33,7 +33,7 @@ from runtime.ports.access import Actor
 from runtime.reads import outcomes, time_limits
 from runtime.reads.outcomes import CallEnd, OutcomeLabel
 from runtime.web import downloads
-from runtime.web.downloads import Download, row
+from runtime.web.downloads import Download, format_row
 from runtime.web.requests import users
 
 ROWS = history.MAX_LIMIT  # of one page, which are in memory at once
@@ -76,7 +76,7 @@ COLUMNS = (
 
 def start(actor: Actor, criteria: DecisionFilter, format: Format) -> Download | None:
     """Return the file, and log who exports what. None if too many are under way."""
-    download = downloads.start(_lines(actor, criteria, format))
+    download = downloads.start(_write_lines(actor, criteria, format))
     if download is not None:
         parameters = {**criteria.texts, **({"words": criteria.words} if criteria.words else {})}
         audit.log_change(
@@ -85,7 +85,7 @@ def start(actor: Actor, criteria: DecisionFilter, format: Format) -> Download | 
     return download
 
 
-def values(item: PastDecision) -> dict[str, Any]:
+def collect_values(item: PastDecision) -> dict[str, Any]:
     """Return the columns of one decision."""
     special = {
         "decided_at": item.decided_at.isoformat(),
@@ -109,7 +109,7 @@ def values(item: PastDecision) -> dict[str, Any]:
     return {name: special[name] if name in special else getattr(item, name) for name in COLUMNS}
 
 
-def _cells(item: PastDecision) -> Iterator[Any]:
+def _list_cells(item: PastDecision) -> Iterator[Any]:
     """Return the columns of one decision as text that a spreadsheet shows."""
     texts = {
         "voters": ", ".join(
@@ -117,30 +117,31 @@ def _cells(item: PastDecision) -> Iterator[Any]:
             for voter in item.voters
         ),
         "edits": "\n".join(
-            f"{edit.path}: {_brief(edit.before)} → {_brief(edit.after)}" for edit in item.edits
+            f"{edit.path}: {_format_json(edit.before)} → {_format_json(edit.after)}"
+            for edit in item.edits
         ),
     }
-    for name, value in values(item).items():
+    for name, value in collect_values(item).items():
         yield texts.get(name, value)
 
 
-def _brief(value: object) -> str:
+def _format_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _lines(actor: Actor, criteria: DecisionFilter, format: Format) -> Iterator[str]:
+def _write_lines(actor: Actor, criteria: DecisionFilter, format: Format) -> Iterator[str]:
     if format is Format.CSV:
-        yield row(COLUMNS)
+        yield format_row(COLUMNS)
     cursor: str | None = None
     while True:
         # The rights are read for each page: a person who loses them while it runs gets no further rows.
-        principal = principals.principal_of(actor)
-        page = history.page(principal, criteria, limit=ROWS, cursor=cursor)
+        principal = principals.find_principal(actor)
+        page = history.read_page(principal, criteria, limit=ROWS, cursor=cursor)
         if page.items and format is Format.CSV:
-            yield "".join(row(_cells(item)) for item in page.items)
+            yield "".join(format_row(_list_cells(item)) for item in page.items)
         elif page.items:
             yield "".join(
-                f"{json.dumps(values(item), ensure_ascii=False)}\n" for item in page.items
+                f"{json.dumps(collect_values(item), ensure_ascii=False)}\n" for item in page.items
             )
         cursor = page.next
         if cursor is None:
@@ -184,14 +185,14 @@ class DayLink:
     is_chosen: bool
 
 
-@users.page
+@users.guard_page
 def show(request: HttpRequest) -> HttpResponse:
     """Show one page of the decisions that this person may read."""
-    principal = principals.principal_of(principals.actor_of(request.user))
+    principal = principals.find_principal(principals.make_actor(request.user))
     zone, cursor = zones.read_reader_zone(request), request.GET.get("cursor")
     problem, page = None, _EMPTY
     try:
-        page = history.page(principal, _read_criteria(request, zone, "cursor"), cursor=cursor)
+        page = history.read_page(principal, _read_criteria(request, zone, "cursor"), cursor=cursor)
     except InvalidInput as exc:
         if exc.field == "cursor":
             raise Http404(exc.detail) from exc
@@ -200,7 +201,7 @@ def show(request: HttpRequest) -> HttpResponse:
         principal.has(scope) for scope in (Scope.APPROVALS_DECIDE, Scope.ADMIN)
     )
     rows_by_day = groupby(
-        decision_rows(page.items, principal),
+        build_decision_rows(page.items, principal),
         key=lambda row: row.item.decided_at.astimezone(zone).date(),
     )
     days = [list(rows) for _, rows in rows_by_day]
@@ -213,10 +214,10 @@ def show(request: HttpRequest) -> HttpResponse:
                 "days": [(rows[0].item.decided_at, rows) for rows in days],
                 "page": page,
                 "next": page.next,
-                "share": review_times.share() if decides else None,
+                "share": review_times.compute_team_share() if decides else None,
                 "no_notes": time_limits.is_used_up(),
                 "first_page": cursor is None,
-                **_filters_context(request, page.items, zone),
+                **_build_filters_context(request, page.items, zone),
                 "zone": str(zone),
                 "problem": problem,
                 "wrong_search": problem is not None and problem.field == "q",
@@ -229,7 +230,7 @@ def show(request: HttpRequest) -> HttpResponse:
 @login_required
 def download(request: HttpRequest, format: str) -> downloads.Answer:
     """Stream all decisions that match, as `csv` or `jsonl`."""
-    actor = principals.actor_of(request.user)
+    actor = principals.make_actor(request.user)
     zone = zones.read_reader_zone(request)
     try:
         criteria = _read_criteria(request, zone)
@@ -240,10 +241,10 @@ def download(request: HttpRequest, format: str) -> downloads.Answer:
     return downloads.stream(lines, name, CONTENT_TYPES[Format(format)])
 
 
-@users.page
+@users.guard_page
 def download_evidence(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Send the signed decision. A request that does not verify has none."""
-    approval = approval_views.approval(approval_id, actor=principals.actor_of(request.user))
+    approval = approval_views.read_approval(approval_id, actor=principals.make_actor(request.user))
     if approval.tampered:
         problem = TamperedWith(approval.tampered)
         return HttpResponse(problem.detail, "text/plain; charset=utf-8", status=problem.status)
@@ -263,7 +264,7 @@ def _read_criteria(request: HttpRequest, zone: tzinfo, *extra_keys: str) -> Deci
     return filters.read_criteria(request.GET.dict(), zone)
 
 
-def decision_rows(
+def build_decision_rows(
     items: tuple[PastDecision, ...], principal: Principal | None
 ) -> Iterator[DecisionRow]:
     """Add to each decision what a list shows of its outcome."""
@@ -272,7 +273,7 @@ def decision_rows(
         for item in items
         if item.position is not None and not item.tampered
     }
-    labels = {} if time_limits.is_used_up() else outcomes.outcomes(ends.values())
+    labels = {} if time_limits.is_used_up() else outcomes.read_outcomes(ends.values())
     doubts = history.open_in_doubt(principal, items)
     for item in items:
         outcome = labels.get(ends[item.id]) if item.id in ends else None
@@ -289,24 +290,24 @@ def decision_rows(
         )
 
 
-def _filters_context(
+def _build_filters_context(
     request: HttpRequest, items: Sequence[PastDecision], zone: tzinfo
 ) -> dict[str, Any]:
     """Build the context of the filters: values, choices, names to suggest, and links to days, which keep the others."""
     typed = {key: request.GET.get(key, "").strip() for key in (*filters.KEYS, "q")}
     parameters = {key: value for key, value in typed.items() if value}
     deciders = {item.decided_by for item in items if item.decided_by}
-    names = {"person": sorted(deciders), **filters.names_in(items)}
+    names = {"person": sorted(deciders), **filters.collect_names(items)}
     today = timezone.localdate(timezone=zone)
     days = [today - timedelta(days=back) for back in range(8)]
     labels = ["Today", "Yesterday", *(f"{day:%A}" for day in days[2:7]), f"Last {days[7]:%A}"]
     spans = [
-        _span(label, parameters, {"since": day, "until": day})
+        _build_day_link(label, parameters, {"since": day, "until": day})
         for label, day in zip(labels, days, strict=True)
     ]
-    this_month = _span("This month", parameters, {"since": today.replace(day=1)})
+    this_month = _build_day_link("This month", parameters, {"since": today.replace(day=1)})
     return {
-        "spans": [_span("All", parameters, {}), *spans, this_month],
+        "spans": [_build_day_link("All", parameters, {}), *spans, this_month],
         "typed": typed,
         "choices": [  # each value with its label, and whether it is chosen
             (key, [(text, text.replace("_", " "), text == typed[key].lower()) for text in texts])
@@ -325,7 +326,9 @@ def _filters_context(
     }
 
 
-def _span(label: str, parameters: Mapping[str, str], dates: Mapping[str, date]) -> DayLink:
+def _build_day_link(
+    label: str, parameters: Mapping[str, str], dates: Mapping[str, date]
+) -> DayLink:
     other_parameters = {
         key: value for key, value in parameters.items() if key not in ("since", "until")
     }

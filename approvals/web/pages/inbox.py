@@ -25,12 +25,12 @@ from approvals.rights import principals
 from approvals.rights.principals import Principal, Scope
 from approvals.web import list_position as places
 from approvals.web.list_position import ListPosition, RunListPosition, read_order
-from approvals.web.pages.history import decision_rows
+from approvals.web.pages.history import build_decision_rows
 from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.reads import run_rows
 from runtime.reads.run_rows import Page
-from runtime.web.requests import actor_of, form_text, is_htmx, redirect_with, render_live, users
+from runtime.web.requests import is_htmx, read_actor, read_text, redirect_with, render_live, users
 
 MAX_TYPED = 200  # characters of a refused name that come back
 MAX_KNOWN = 2 * lists.LIMIT
@@ -41,13 +41,13 @@ OWN = (
 )
 
 
-@users.page
-def inbox(request: HttpRequest) -> HttpResponse:
+@users.guard_page
+def show_inbox(request: HttpRequest) -> HttpResponse:
     """Show the inbox; for a page that is already open, only its list and the outcomes of `known` rows.
 
     `more` says that the open list has a next page.
     """
-    principal = principals.principal_of(principals.actor_of(request.user))
+    principal = principals.find_principal(principals.make_actor(request.user))
     live, q = is_htmx(request), request.GET.get("q", "").strip()
     listed = request.GET.get("known", "").split(",") if live else []  # rows on the reader's screen
     try:
@@ -56,8 +56,8 @@ def inbox(request: HttpRequest) -> HttpResponse:
     except ValueError as exc:
         raise Http404 from exc
     position = ListPosition(view=view, q=q, order=read_order(request.GET))
-    views = [] if live else _views(request)
-    counts = lists.counts(principal, [(tab.position.view, tab.position.q) for tab in views])
+    views = [] if live else _list_views(request)
+    counts = lists.count_requests(principal, [(tab.position.view, tab.position.q) for tab in views])
     context: dict[str, Any] = {
         "view": view,
         "q": q,
@@ -66,9 +66,9 @@ def inbox(request: HttpRequest) -> HttpResponse:
         "total": counts.mine_text if view == View.MINE else counts.for_others_text,
         "cut": _cut(position, counts),
     }
-    context |= _list(request, principal, position, counts, frozenset(known_ids))
+    context |= _read_list(request, principal, position, counts, frozenset(known_ids))
     if live:
-        context["closed"] = lists.closed(principal, known_ids)
+        context["closed"] = lists.list_closed(principal, known_ids)
     else:
         is_admin = principal is not None and principal.has(Scope.ADMIN)
         tabs = [
@@ -87,12 +87,12 @@ def inbox(request: HttpRequest) -> HttpResponse:
                 if tab.number != "0" or tab.query == context["list_query"]
             ],
             "is_saved": any(tab.query == context["list_query"] for tab in tabs),
-            "terms": _terms(context["items"]),
+            "terms": _suggest_terms(context["items"]),
             "operators": filters.OPERATORS,
             "max_view": preferences.MAX_NAME,
             "tabs": {tab: replace(position, view=tab).query or request.path for tab in View},
             # An admin reads every run.
-            "alarms": run_rows.quarantined(Q()) if is_admin else 0,
+            "alarms": run_rows.count_quarantined(Q()) if is_admin else 0,
         }
     status = 422 if context["problem"] else 200
     answer = render_live(request, "approvals/inbox.html", context, status, "list")
@@ -103,7 +103,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
 @users.action
 def save_view(request: HttpRequest) -> HttpResponse:
     """Save the list that is shown, of requests or of runs, under a name of this person's."""
-    name = form_text(request.POST, "name")
+    name = read_text(request.POST, "name")
     of_runs = request.POST.get("page") == preferences.RUNS
     position: ListPosition | RunListPosition = (
         places.parse_run_position if of_runs else places.parse_position
@@ -213,15 +213,15 @@ def arrange_rows(
     elsewhere = [approval for approval in risky if approval.id not in here]
     if is_unchanged:
         new = [approval for approval in elsewhere if approval.id not in known_ids]
-        if not lists.pick_important(new, usual.of_requests(new, principal)):
+        if not lists.pick_important(new, usual.find_unusual_in_list(new, principal)):
             listed_first = tuple(approval for approval in elsewhere if approval.id in known_ids)
             return Rows(
                 items=items,
-                odd=usual.of_requests((), principal),
+                odd=usual.find_unusual_in_list((), principal),
                 first=listed_first,
                 is_unchanged=True,
             )
-    odd = usual.of_requests((*items, *elsewhere), principal)
+    odd = usual.find_unusual_in_list((*items, *elsewhere), principal)
     first = lists.pick_important((*items, *elsewhere), odd) if leads else ()
     return Rows(items=items, odd=odd, first=first)
 
@@ -231,16 +231,16 @@ WITH_PEOPLE = 5  # of these, with the people who could decide: their rights are 
 DECIDED, RUNS, NAMES = 20, 10, 3  # NAMES are people that a request names
 
 
-@users.page
-def mine(request: HttpRequest) -> HttpResponse:
+@users.guard_page
+def show_own_requests(request: HttpRequest) -> HttpResponse:
     """Show what became of this person's requests."""
-    actor = actor_of(request)
-    principal = principals.principal_of(actor)
-    waiting = lists.requested_by(principal, WAITING + 1) if principal else ()
-    decided = history.page(principal, DecisionFilter(by=actor.person), limit=DECIDED)
+    actor = read_actor(request)
+    principal = principals.find_principal(actor)
+    waiting = lists.list_requested_by(principal, WAITING + 1) if principal else ()
+    decided = history.read_page(principal, DecisionFilter(by=actor.person), limit=DECIDED)
     pending = list[tuple[ApprovalView, str]]()  # each with the first people who could decide it
     for number, item in enumerate(waiting[:WAITING]):
-        people = deciders.outlook_of(item.stored).people if number < WITH_PEOPLE else ()
+        people = deciders.read_outlook(item.stored).people if number < WITH_PEOPLE else ()
         names = ", ".join(people[:NAMES])
         pending.append((item, f"{names} and others" if len(people) > NAMES else names))
     context = {
@@ -249,17 +249,17 @@ def mine(request: HttpRequest) -> HttpResponse:
         "more_wait": len(waiting) > WAITING,
         "most_waiting": WAITING,
         "with_people": WITH_PEOPLE,
-        "decided": list(decision_rows(decided.items, principal)),
+        "decided": list(build_decision_rows(decided.items, principal)),
         "more_decided": decided.next is not None,
-        "runs": run_rows.runs_page(Q(requester=actor.person), limit=RUNS).items,
+        "runs": run_rows.read_runs_page(Q(requester=actor.person), limit=RUNS).items,
         "person": actor.person,
     }
     return render(request, "approvals/mine.html", context)
 
 
-def _views(request: HttpRequest) -> list[Tab]:
+def _list_views(request: HttpRequest) -> list[Tab]:
     """Return the lists of what this person claims and was handed, then their saved views."""
-    saved = preferences.views_of(request.user.get_username())
+    saved = preferences.list_views(request.user.get_username())
     return [
         *(Tab(id=None, name=name, position=position) for name, position in OWN),
         *(
@@ -269,17 +269,17 @@ def _views(request: HttpRequest) -> list[Tab]:
     ]
 
 
-def _terms(items: Sequence[ApprovalView]) -> list[str]:
+def _suggest_terms(items: Sequence[ApprovalView]) -> list[str]:
     """Return the filters that make sense for these rows, to be suggested."""
     terms = [f"risk:{risk}" for risk in Risk]
     terms += ["claimed:me", "claimed:no", "handed:me"]
     terms += [f"kind:{kind}" for kind in sorted({approval.kind for approval in items})]
-    for operator, names in filters.names_in(items).items():
+    for operator, names in filters.collect_names(items).items():
         terms += [f'{operator}:"{name}"' if " " in name else f"{operator}:{name}" for name in names]
     return terms
 
 
-def _list(
+def _read_list(
     request: HttpRequest,
     principal: Principal | None,
     position: ListPosition,
@@ -294,13 +294,13 @@ def _list(
     leads = position == ListPosition() and cursor is None
     try:
         if view != View.MINE or not counts.only_in_doubt or q or cursor:
-            page = lists.page(principal, view=view, q=q, order=position.order, cursor=cursor)
+            page = lists.read_page(principal, view=view, q=q, order=position.order, cursor=cursor)
         if leads and page.next:
             risky, unknown = lists.read_important_and_doubts(
                 principal, doubts=bool(counts.in_doubt)
             )
         elif view == View.MINE and counts.in_doubt and cursor is None:
-            unknown = lists.in_doubt(principal, q=q)
+            unknown = lists.list_in_doubt(principal, q=q)
     except InvalidInput as exc:
         if exc.field != "q":
             raise Http404(exc.detail) from exc
@@ -322,18 +322,18 @@ def _list(
         "row_count": len(rows.all) + len(unknown),
         "first": rows.first,
         "odd": rows.odd,
-        "marks": marks.marks([approval.id for approval in (*rows.all, *unknown)]),
+        "marks": marks.read_marks([approval.id for approval in (*rows.all, *unknown)]),
         "next": page.next,
         "in_doubt": unknown,
         "problem": problem,
-        "last": lists.last_closed(principal) if nothing and view == View.MINE else None,
+        "last": lists.find_last_closed(principal) if nothing and view == View.MINE else None,
         "first_page": cursor is None,
-        "keep": _query(position.parameters),
+        "keep": _build_query(position.parameters),
         "parameters": position.parameters,
         "saving": request.GET.get("saving", ""),
         "list_query": replace(position, q="" if problem else q).query,
         "unfiltered": replace(position, q="").query or request.path,
-        "source": f"{request.path}?{_query(position.parameters)}{_query({'cursor': cursor or ''})}",
+        "source": f"{request.path}?{_build_query(position.parameters)}{_build_query({'cursor': cursor or ''})}",
     }
 
 
@@ -346,7 +346,7 @@ def _cut(position: ListPosition, counts: lists.Counts) -> str:
     return f" This order has only the {WINDOW:,} of them with the next deadlines."
 
 
-def _query(parameters: Mapping[str, str]) -> str:
+def _build_query(parameters: Mapping[str, str]) -> str:
     """Return the query of these parameters, without empty ones, ready for further ones."""
     query = urlencode({name: value for name, value in parameters.items() if value})
     return f"{query}&" if query else ""

@@ -27,11 +27,11 @@ from approvals.web import list_position
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.reads import run_rows
-from runtime.reads.filters import MAX_SEARCH, begins_id, filter_runs
-from runtime.reads.labels import title_of
-from runtime.web.display import status_words
-from runtime.web.requests import actor_of, render_live, users
-from runtime.web.requests import search as read_search
+from runtime.reads.filters import MAX_SEARCH, filter_runs, may_begin_id
+from runtime.reads.labels import format_agent_title
+from runtime.web.display import name_status
+from runtime.web.requests import read_actor, render_live, users
+from runtime.web.requests import read_search_text as read_search
 
 HITS = 5  # of each kind
 SEARCHED_RUNS = 10_000  # the newest ones: this search runs while a person types
@@ -79,10 +79,10 @@ PAGES = (
 )
 
 
-@users.page
-def search(request: HttpRequest) -> HttpResponse:
+@users.guard_page
+def show_search(request: HttpRequest) -> HttpResponse:
     """Show what matches the words; for an open page, the list alone."""
-    principal = principals.principal_of(actor_of(request))
+    principal = principals.find_principal(read_actor(request))
     problem, hits = None, list[Hit]()
     try:
         text = read_search(request)
@@ -130,12 +130,12 @@ def nav(request: HttpRequest) -> dict[str, Any]:
     def principal() -> Principal | None:
         if not request.user.is_authenticated:
             return None
-        return principals.principal_of(principals.actor_of(request.user))
+        return principals.find_principal(principals.make_actor(request.user))
 
     return {
-        "nav": SimpleLazyObject(lambda: navigation_of(principal())),
-        "inbox_count": SimpleLazyObject(lambda: inbox.counts(principal()).mine_text),
-        "admins": SimpleLazyObject(account_list.some_admins),
+        "nav": SimpleLazyObject(lambda: build_navigation(principal())),
+        "inbox_count": SimpleLazyObject(lambda: inbox.count_requests(principal()).mine_text),
+        "admins": SimpleLazyObject(account_list.list_some_admins),
         "run_views": SimpleLazyObject(
             lambda: list_position.read_run_views(request.user.get_username())
         ),
@@ -143,7 +143,7 @@ def nav(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def navigation_of(principal: Principal | None) -> Navigation:
+def build_navigation(principal: Principal | None) -> Navigation:
     """Return the links for a reader."""
     if principal is None:
         return Navigation()
@@ -151,26 +151,29 @@ def navigation_of(principal: Principal | None) -> Navigation:
         decides=principal.has(principals.Scope.APPROVALS_DECIDE),
         starts=principal.has(principals.Scope.RUNS_START),
         manages=Group.ADMINS in principal.groups,
-        reads_agents=access.reads_agents(principal),
+        reads_agents=access.may_read_agents(principal),
     )
 
 
 def _find(request: HttpRequest, principal: Principal | None, text: str) -> Iterator[Hit]:
-    reader, word = navigation_of(principal), text.lower()
+    reader, word = build_navigation(principal), text.lower()
     for page in PAGES:
         if word in f"{page.name} {page.words}".lower() and (
             not page.right or getattr(reader, page.right)
         ):
             yield Hit(kind="Page", icon="overview", name=page.name, url=reverse(page.route))
     if reader.reads_agents:
-        titles = {name: title_of(name) for name in sorted(wiring.catalogue().names())}
+        titles = {
+            name: format_agent_title(name)
+            for name in sorted(wiring.resolve_catalogue().list_names())
+        }
         matching = (name for name, title in titles.items() if word in f"{name} {title}".lower())
         for name in islice(matching, HITS):
             yield Hit(kind="Agent", icon="agent", name=titles[name], note=name,
                       url=reverse("agent", args=[name]))  # fmt: skip
     if reader.manages:
         with suppress(InvalidInput):  # the text has a filter that only another list knows
-            for person in account_list.people_page(text).people[:HITS]:
+            for person in account_list.read_people_page(text).people[:HITS]:
                 url = f"{reverse('people')}?{urlencode({'q': person.username})}"
                 yield Hit(kind="Person", icon="person", name=person.username, note=person.full_name,
                           url=url)  # fmt: skip
@@ -178,18 +181,20 @@ def _find(request: HttpRequest, principal: Principal | None, text: str) -> Itera
         # Of the pending requests those with the next deadlines, and the newest decisions.
         requests = [(item, "pending") for item in inbox.find(principal, q=text, limit=HITS)]
         criteria = filters.read_criteria({"q": text}, timezone.get_current_timezone())
-        decisions = history.page(principal, criteria, limit=HITS).items
+        decisions = history.read_page(principal, criteria, limit=HITS).items
         requests += [(item, item.status) for item in decisions]
         for item, note in requests:
             yield Hit(kind="Request", icon="inbox", name=item.sentence, note=note,
                       url=reverse("approval", args=[item.id]))  # fmt: skip
     with suppress(InvalidInput):
-        readable = wiring.access().readable_runs(actor_of(request))
-        newest = filter_runs(run_rows.newest(readable, SEARCHED_RUNS), search=text)
-        rows = run_rows.runs_page(newest, limit=HITS).items
-        if not rows and begins_id(text):
-            rows = run_rows.runs_page(filter_runs(readable, search=f"id:{text}"), limit=HITS).items
+        readable = wiring.resolve_access().select_readable_runs(read_actor(request))
+        newest = filter_runs(run_rows.select_newest(readable, SEARCHED_RUNS), search=text)
+        rows = run_rows.read_runs_page(newest, limit=HITS).items
+        if not rows and may_begin_id(text):
+            rows = run_rows.read_runs_page(
+                filter_runs(readable, search=f"id:{text}"), limit=HITS
+            ).items
         for run in rows:
-            agent = title_of(run.agent)
+            agent = format_agent_title(run.agent)
             yield Hit(kind="Run", icon="runs", name=agent if run.title == run.agent else run.title,
-                      note=f"{agent}, {status_words(run.status)}", url=reverse("run", args=[run.id]))  # fmt: skip
+                      note=f"{agent}, {name_status(run.status)}", url=reverse("run", args=[run.id]))  # fmt: skip

@@ -15,8 +15,8 @@ from approvals.outbox import webhook
 from approvals.people import preferences
 from runtime.core.values.enums import RISKS
 from runtime.errors import InvalidInput
-from runtime.web.forms import PageForm, TypedField, takes
-from runtime.web.requests import actor_of, admins, explain, redirect_with, users
+from runtime.web.forms import PageForm, TypedField, take_form
+from runtime.web.requests import admins, explain, read_actor, redirect_with, users
 
 
 class ChoiceForm(PageForm):
@@ -87,27 +87,27 @@ def show(
         "urgent_at_night": choice.urgent_at_night,
         "digest": ", ".join(map(str, choice.digest)),
     }
-    hours_form = HoursForm(initial=times, ids="hours-").replaced_by(refused)
-    hours_form.offer("zone", [(name, name) for name in preferences.zones()])
+    hours_form = HoursForm(initial=times, ids="hours-").choose_shown_form(refused)
+    hours_form.offer("zone", [(name, name) for name in preferences.list_zones()])
     rows = []
     for row in channels.find_channels(me):
         form = ChoiceForm(initial=model_to_dict(row), ids=f"{row.id}-")
-        rows.append((row, form.replaced_by(refused) if row.id == channel else form))
+        rows.append((row, form.choose_shown_form(refused) if row.id == channel else form))
     context = {
         "section": "account",
         "channels": rows,
         "push_key": push_key(),
-        "channel_form": ChannelForm(ids="new-").replaced_by(refused),
+        "channel_form": ChannelForm(ids="new-").choose_shown_form(refused),
         "hours_form": hours_form,
     }
     return render(request, "accounts/notices.html", context, status=422 if refused else 200)
 
 
-notices = users.page(show)
+notices = users.guard_page(show)
 
 
 @users.action
-@takes(ChannelForm, show, ids="new-")
+@take_form(ChannelForm, show, ids="new-")
 def add_channel(request: HttpRequest, form: ChannelForm) -> HttpResponse:
     """Add a channel."""
     values = form.read()
@@ -118,7 +118,7 @@ def add_channel(request: HttpRequest, form: ChannelForm) -> HttpResponse:
 
 
 @users.action
-@takes(ChoiceForm, show, ids="{channel}-")
+@take_form(ChoiceForm, show, ids="{channel}-")
 def change_channel(request: HttpRequest, form: ChoiceForm, channel: UUID) -> HttpResponse:
     """Change what a channel of this person tells."""
     choice = channels.ChannelChoice(**form.read())
@@ -146,7 +146,7 @@ def remove_channel(request: HttpRequest, channel: UUID) -> HttpResponse:
 
 
 @users.action
-@takes(HoursForm, show, ids="hours-")
+@take_form(HoursForm, show, ids="hours-")
 def save_hours(request: HttpRequest, form: HoursForm) -> HttpResponse:
     """Save when this person hears."""
     channels.save_hours(request.user.get_username(), **form.read())
@@ -181,8 +181,8 @@ class SubscriptionForm(PageForm):
 
 def list_subscriptions(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse:
     """Show the subscriptions."""
-    rows = registry.find_all(actor=actor_of(request))
-    form = SubscriptionForm(ids="new-").replaced_by(refused)
+    rows = registry.find_all(actor=read_actor(request))
+    form = SubscriptionForm(ids="new-").choose_shown_form(refused)
     context = {"section": "subscriptions", "rows": rows, "form": form}
     status = 422 if refused else 200
     return render(request, "accounts/subscriptions.html", context, status=status)
@@ -192,32 +192,32 @@ def show_subscription(
     request: HttpRequest, subscription_id: UUID, secret: str | None = None
 ) -> HttpResponse:
     """Show a subscription and the newest messages to it."""
-    actor = actor_of(request)
+    actor = read_actor(request)
     context = {
         "section": "subscriptions",
         "row": registry.find(subscription_id, actor=actor),
-        "sent": registry.sent_messages(subscription_id, actor=actor),
+        "sent": registry.list_sent_messages(subscription_id, actor=actor),
         "secret": secret,
     }
     return render(request, "accounts/subscription.html", context)
 
 
-subscriptions = admins.page(list_subscriptions)
-subscription = admins.page(show_subscription)
+subscriptions = admins.guard_page(list_subscriptions)
+subscription = admins.guard_page(show_subscription)
 
 
 @admins.action
-@takes(SubscriptionForm, list_subscriptions, ids="new-")
+@take_form(SubscriptionForm, list_subscriptions, ids="new-")
 def add_subscription(request: HttpRequest, form: SubscriptionForm) -> HttpResponse:
     """Create a subscription, and show its secret."""
-    view = registry.subscribe(SubscriptionTerms(**form.read()), actor=actor_of(request))
+    view = registry.subscribe(SubscriptionTerms(**form.read()), actor=read_actor(request))
     return show_subscription(request, view.id, view.secret)
 
 
 @admins.action
 def change_subscription(request: HttpRequest, subscription_id: UUID, act: Act) -> HttpResponse:
     """Do an act on a subscription. A new secret is shown by this answer alone."""
-    view = registry.change(subscription_id, act, actor=actor_of(request))
+    view = registry.change(subscription_id, act, actor=read_actor(request))
     if view.secret:
         return show_subscription(request, subscription_id, view.secret)
     if act is Act.DELETE:
@@ -228,6 +228,6 @@ def change_subscription(request: HttpRequest, subscription_id: UUID, act: Act) -
 @admins.action
 def retry_message(request: HttpRequest, subscription_id: UUID, message: UUID) -> HttpResponse:
     """Send a message again that was given up."""
-    registry.retry(subscription_id, message, actor=actor_of(request))
+    registry.retry(subscription_id, message, actor=read_actor(request))
     answer = "It is sent again, for three more days."
     return redirect_with(request, answer, "subscription", subscription_id)

@@ -21,10 +21,10 @@ from runtime.core.run.continuation import RunStatus
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.reads import run_figures, workers
-from runtime.reads.journal import object_totals
-from runtime.reads.labels import title_of
-from runtime.reads.run_figures import NamedUsage, UsageKey, limited_models, run_totals
-from runtime.reads.suspects import suspect_totals
+from runtime.reads.journal import read_object_totals
+from runtime.reads.labels import format_agent_title
+from runtime.reads.run_figures import NamedUsage, UsageKey, list_limited_models, run_totals
+from runtime.reads.suspects import count_suspects
 from runtime.web import charts, downloads, requests
 from runtime.web.charts import Chart, Series
 from runtime.web.display import duration
@@ -68,56 +68,62 @@ class Picture:
     chart: Chart
 
 
-@admins.page
-def overview(request: HttpRequest) -> HttpResponse:
+@admins.guard_page
+def show_overview(request: HttpRequest) -> HttpResponse:
     """Show the counts of the installation, and the links to what an admin should look at."""
-    live = workers.live_versions(workers.ALIVE)
+    live = workers.read_live_versions(workers.ALIVE)
     days, key = _read_range(request), _read_key(request)
-    since, until = _period(days)
+    since, until = _compute_period(days)
     context = {
         "section": "overview",
         "at": timezone.now(),
         "totals": run_totals(),
-        "suspects": suspect_totals(),
-        "limited_models": limited_models(),
+        "suspects": count_suspects(),
+        "limited_models": list_limited_models(),
         "pending": pending_ages.count_pending(),
-        "share": review_times.share(),
+        "share": review_times.compute_team_share(),
         "version_gates": version_changes.count(),
-        "workers": workers.live_workers(workers.ALIVE),
-        "late": workers.late_loops(),
-        "store": object_totals(),
-        "lags": [worker for worker in workers.worker_measures() if worker.is_alive],
-        "without_worker": [name for name in wiring.catalogue().names() if name not in live],
+        "workers": workers.count_live_workers(workers.ALIVE),
+        "late": workers.list_late_loops(),
+        "store": read_object_totals(),
+        "lags": [worker for worker in workers.list_worker_measures() if worker.is_alive],
+        "without_worker": [
+            name for name in wiring.resolve_catalogue().list_names() if name not in live
+        ],
         "days": days,
         "ranges": RANGES,
         "cost_key": key,
         "cost_keys": COST_KEYS,
         "since": since,
         "last_day": until - timedelta(days=1),
-        "pictures": pictures(since, until, key),
+        "pictures": draw_pictures(since, until, key),
         "costliest": run_figures.read_usage(key, since, until)[: charts.COLOURS],
     }
     return render(request, "approvals/overview.html", context)
 
 
-@admins.page
-def picture_csv(request: HttpRequest, name: str) -> HttpResponse:
+@admins.guard_page
+def download_picture(request: HttpRequest, name: str) -> HttpResponse:
     """Answer with the numbers of one picture as CSV."""
-    since, until = _period(_read_range(request))
-    by_name = {picture.name: picture for picture in pictures(since, until, _read_key(request))}
+    since, until = _compute_period(_read_range(request))
+    by_name = {picture.name: picture for picture in draw_pictures(since, until, _read_key(request))}
     if name not in by_name:
         raise Http404
     chart = by_name[name].chart
     rows = [(row.day.isoformat(), *(cell.text for cell in row.cells)) for row in chart.rows]
-    return downloads.table(name, ("day", *(line.label for line in chart.series)), reversed(rows))
+    return downloads.answer_table(
+        name, ("day", *(line.label for line in chart.series)), reversed(rows)
+    )
 
 
-def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
+def draw_pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
     """Draw the pictures of the days from `since` to before `until`, the cost by `key`."""
-    days = charts.days_between(since, until)
+    days = charts.list_days(since, until)
     decisions = pending_ages.read_days(since, until)
     costs = run_figures.read_daily_cost(key, since, until)
-    parts = charts.largest(costs, other=OTHER, label=title_of if key == "agent" else str)
+    parts = charts.select_largest(
+        costs, other=OTHER, label=format_agent_title if key == "agent" else str
+    )
     times = {
         count.day: {
             name: time.total_seconds()
@@ -133,7 +139,7 @@ def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
             sentence="Closed requests by verdict.",
             chart=charts.draw(
                 days, VERDICT_SERIES, {count.day: count.verdicts for count in decisions},
-                text=_number, url=_decisions_url,
+                text=_format_number, url=_build_decisions_url,
             ),
         ),
         Picture(
@@ -142,7 +148,7 @@ def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
             sentence="From the request to a person’s decision.",
             chart=charts.draw(
                 days, TIME_SERIES, times, text=lambda seconds: duration(timedelta(seconds=seconds)),
-                url=lambda day, _: _decisions_url(day), stacked=False,
+                url=lambda day, _: _build_decisions_url(day), stacked=False,
             ),
         ),
         Picture(
@@ -152,7 +158,7 @@ def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
             chart=charts.draw(
                 days, STATUS_SERIES,
                 {count.day: count.statuses for count in run_figures.read_ended_days(since, until)},
-                text=_number,
+                text=_format_number,
                 url=lambda day, status: f"{reverse('runs')}?{urlencode({'status': status, 'q': f'ended:{day}'})}",
             ),
         ),
@@ -161,32 +167,32 @@ def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
             title=f"Cost a day by {key}",
             sentence="US dollars for replies of models. An agent’s cost is that of its runs, with their sub-agents.",
             chart=charts.draw(
-                days, parts, charts.merged(costs, parts, other=OTHER),
-                text=lambda micros: f"{dollars(micros)} $", url=lambda day, name: _cost_url(key, day, name),
+                days, parts, charts.merge_others(costs, parts, other=OTHER),
+                text=lambda micros: f"{dollars(micros)} $", url=lambda day, name: _build_cost_url(key, day, name),
             ),
         ),
     )  # fmt: skip
 
 
 def _read_range(request: HttpRequest) -> str:
-    return requests.choice(request, "days", RANGES) or RANGES[0]
+    return requests.read_choice(request, "days", RANGES) or RANGES[0]
 
 
 def _read_key(request: HttpRequest) -> UsageKey:
-    return UsageKey(requests.choice(request, "by", COST_KEYS) or UsageKey.AGENT)
+    return UsageKey(requests.read_choice(request, "by", COST_KEYS) or UsageKey.AGENT)
 
 
-def _period(days: str) -> tuple[date, date]:
+def _compute_period(days: str) -> tuple[date, date]:
     """Return the first day, and the day after today."""
     until = datetime.now(UTC).date() + timedelta(days=1)
     return until - timedelta(days=int(days)), until
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:g}" if value < 1 else f"{value:.0f}"
 
 
-def _decisions_url(day: date, verdict: str = "") -> str:
+def _build_decisions_url(day: date, verdict: str = "") -> str:
     start = datetime(day.year, day.month, day.day, tzinfo=UTC)
     instants = [f"{at:%Y-%m-%dT%H:%MZ}" for at in (start, start + timedelta(days=1))]
     query: dict[str, Any] = {"since": instants[0], "until": instants[1]}
@@ -195,17 +201,17 @@ def _decisions_url(day: date, verdict: str = "") -> str:
     )
 
 
-def _cost_url(key: UsageKey, day: date, name: str) -> str:
+def _build_cost_url(key: UsageKey, day: date, name: str) -> str:
     query = {"from": day.isoformat(), "to": day.isoformat()}
     filters = {"by": str(key)} if name == OTHER else {str(key): name}
     return f"{reverse('costs')}?{urlencode({**query, **filters})}"
 
 
-@admins.page
-def costs(request: HttpRequest) -> HttpResponse:
+@admins.guard_page
+def show_costs(request: HttpRequest) -> HttpResponse:
     """Show what runs used in a period, or send it as CSV."""
     next_key = next((name for name in COST_KEYS if name not in request.GET), UsageKey.DAY)
-    key = UsageKey(requests.choice(request, "by", tuple(UsageKey)) or next_key)
+    key = UsageKey(requests.read_choice(request, "by", tuple(UsageKey)) or next_key)
     only = {
         name: request.GET[name].replace("\x00", "") for name in COST_KEYS if name in request.GET
     }
@@ -223,7 +229,7 @@ def costs(request: HttpRequest) -> HttpResponse:
             (row.name, row.cost, row.replies, row.input_tokens, row.output_tokens, row.unpriced)
             for row in rows
         )
-        return downloads.table(f"costs-by-{key}", columns, cells)
+        return downloads.answer_table(f"costs-by-{key}", columns, cells)
     period = {"from": since.isoformat(), "to": (until - timedelta(days=1)).isoformat()}
     removal_links = list[tuple[UsageKey, str, str]]()  # each filter, and the list without it
     for name, text in only.items():

@@ -32,8 +32,8 @@ from approvals.rights import principals
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports import wiring
 from runtime.reads import run_rows
-from runtime.web.forms import Choices, PageForm, TypedField, takes
-from runtime.web.requests import actor_of, admins, read_number, redirect_with
+from runtime.web.forms import Choices, PageForm, TypedField, take_form
+from runtime.web.requests import admins, read_actor, read_number, redirect_with
 
 SHOWN = 10  # decisions, and runs
 
@@ -91,24 +91,26 @@ def show(
     refusal = refused.refusal if refused else refusal
     status, wrong_search = refusal.status if refusal else 200, None
     try:
-        page = account_list.people_page(search, selected=unfolded or None, reader=_admin(request))
+        page = account_list.read_people_page(
+            search, selected=unfolded or None, reader=_name_admin(request)
+        )
     except InvalidInput as exc:
         page = account_list.PeoplePage(people=(), more_matches=0)
         wrong_search, status = exc, exc.status
     deciders: Deciders | None = None
     with suppress(PolicyBroken):  # the page of the policy says so
-        deciders = Deciders(policies.current())
+        deciders = Deciders(policies.read_current())
     words = account_list.group_words()
     choices = [(group, format_html("<b>{}</b> {}", group, text)) for group, text in words.items()]
-    add_form = PersonForm(ids="new-").replaced_by(refused)
+    add_form = PersonForm(ids="new-").choose_shown_form(refused)
     add_form.offer("group", choices)
     context: dict[str, Any] = {
         "section": "people",
         "cards": [
-            _card(card, choices, refused if card.username == person else None)
+            _build_card(card, choices, refused if card.username == person else None)
             for card in page.people
         ],
-        "unmet": deciders.problems() if deciders else {},
+        "unmet": deciders.find_problems() if deciders else {},
         "needed": deciders.needed() if deciders else {},
         "problem": refusal if refusal and not refusal.field else None,
         "more": page.more_matches,
@@ -116,24 +118,24 @@ def show(
         "terms": [*(f"group:{name}" for name in words), *account_list.STATES],
         "operators": account_list.FILTERS,
         "search": search,
-        "all_away": absences.all_away(),
+        "all_away": absences.list_away(),
         "unfolded": unfolded,
         "add_form": add_form,
-        "group_form": NewGroupForm(ids="new-").replaced_by(refused),
+        "group_form": NewGroupForm(ids="new-").choose_shown_form(refused),
         "me": request.user.get_username(),
     }
     return render(request, "accounts/people.html", context, status=status)
 
 
-people = admins.page(show)
-_takes = partial(takes, show=show, refusals=(InvalidInput, LastAdmin))
+people = admins.guard_page(show)
+_takes = partial(take_form, show=show, refusals=(InvalidInput, LastAdmin))
 
 
 @admins.action
 @_takes(PersonForm, ids="new-")
 def add_person(request: HttpRequest, form: PersonForm) -> HttpResponse:
     """Create a person, who chooses a password with the link that the answer shows."""
-    values, actor = form.read(), _admin(request)
+    values, actor = form.read(), _name_admin(request)
     accounts.create_person(password=None, groups=values.pop("group"), actor=actor, **values)
     return _link_page(request, password_links.create(values["username"], actor=actor))
 
@@ -142,7 +144,7 @@ def add_person(request: HttpRequest, form: PersonForm) -> HttpResponse:
 def make_link(request: HttpRequest, person: str) -> HttpResponse:
     """Make a link with which the person chooses a password. This answer is the only page that ever shows it."""
     try:
-        link = password_links.create(person, actor=_admin(request))
+        link = password_links.create(person, actor=_name_admin(request))
     except LastAdmin as refusal:
         return show(request, person=person, refusal=refusal)
     return _link_page(request, link)
@@ -152,7 +154,7 @@ def make_link(request: HttpRequest, person: str) -> HttpResponse:
 @_takes(ProfileForm, ids="{person}-")
 def save_profile(request: HttpRequest, form: ProfileForm, person: str) -> HttpResponse:
     """Save a person's name and mail address."""
-    accounts.save_profile(person, actor=_admin(request), **form.read())
+    accounts.save_profile(person, actor=_name_admin(request), **form.read())
     return _redirect_to_card(request, person, f"The name and the e-mail of {person} are saved.")
 
 
@@ -161,7 +163,7 @@ def save_profile(request: HttpRequest, form: ProfileForm, person: str) -> HttpRe
 def add_group(request: HttpRequest, form: NewGroupForm) -> HttpResponse:
     """Create a group that rules of the policy can name."""
     name = form.read()["group"].strip()
-    accounts.create_group(name, actor=_admin(request))
+    accounts.create_group(name, actor=_name_admin(request))
     message = f"The group {name} is created. It has no members yet."
     return redirect_with(request, message, "people")
 
@@ -170,7 +172,7 @@ def add_group(request: HttpRequest, form: NewGroupForm) -> HttpResponse:
 @_takes(GroupsForm, ids="{person}-")
 def set_groups(request: HttpRequest, form: GroupsForm, person: str) -> HttpResponse:
     """Set a person's groups."""
-    accounts.set_groups(person, form.read()["group"], actor=_admin(request))
+    accounts.set_groups(person, form.read()["group"], actor=_name_admin(request))
     return _redirect_to_card(request, person, f"The groups of {person} are saved.")
 
 
@@ -187,7 +189,7 @@ def change(request: HttpRequest, person: str, act: str) -> HttpResponse:
     """Do an act of the table on a person."""
     _, function, message = ACTS[act]
     try:
-        function(person, actor=_admin(request))
+        function(person, actor=_name_admin(request))
     except (LastAdmin, Forbidden) as refusal:
         return show(request, person=person, refusal=refusal)
     return _redirect_to_card(request, person, message.format(person))
@@ -198,7 +200,7 @@ def confirm(request: HttpRequest, person: str, right: str) -> HttpResponse:
     """Confirm a right. The form names the assignment that was shown, so that a later one is not confirmed unread."""
     seq = read_number(request.POST.get("seq", "")) or 0
     try:
-        accounts.confirm(person, right, seq=seq, actor=_admin(request))
+        accounts.confirm(person, right, seq=seq, actor=_name_admin(request))
     except NotConfirmable as refusal:
         return show(request, person=person, refusal=refusal)
     return _redirect_to_card(request, person, f"{right} of {person} is confirmed.")
@@ -207,28 +209,28 @@ def confirm(request: HttpRequest, person: str, right: str) -> HttpResponse:
 @admins.action
 def revoke_token(request: HttpRequest, person: str, token: str) -> HttpResponse:
     """Revoke a token of a person."""
-    tokens.revoke(token, owner=person, actor=_admin(request))
+    tokens.revoke(token, owner=person, actor=_name_admin(request))
     return _redirect_to_card(request, person, f"Token {token} of {person} is revoked.")
 
 
-def _card(
+def _build_card(
     person: account_list.Person, choices: Choices, refused: PageForm | None
 ) -> tuple[account_list.Person, PageForm, PageForm]:
     """Return a person with the forms of their card: name and mail address, and groups."""
     names, ids = {"full_name": person.full_name, "email": person.email}, f"{person.username}-"
-    groups = GroupsForm(initial={"group": person.groups}, ids=ids).replaced_by(refused)
+    groups = GroupsForm(initial={"group": person.groups}, ids=ids).choose_shown_form(refused)
     groups.offer("group", choices)
-    return person, ProfileForm(initial=names, ids=ids).replaced_by(refused), groups
+    return person, ProfileForm(initial=names, ids=ids).choose_shown_form(refused), groups
 
 
 def _link_page(request: HttpRequest, link: password_links.NewLink) -> HttpResponse:
     """Show a new link, and mail it if the person has an address."""
-    person = account_list.person(link.person)
+    person = account_list.read_person(link.person)
     context = {
         "section": "people",
         "person": person,
         "link": link,
-        "plain": password_links.address_of(link),
+        "plain": password_links.build_address(link),
         "mailed": bool(person.email) and password_links.send(link, person.email),
     }
     return render(request, "accounts/link.html", context)
@@ -239,22 +241,24 @@ def _redirect_to_card(request: HttpRequest, person: str, message: str) -> HttpRe
     return redirect_with(request, message, address)
 
 
-def _admin(request: HttpRequest) -> str:
+def _name_admin(request: HttpRequest) -> str:
     return request.user.get_username()
 
 
-@admins.page
-def activity(request: HttpRequest, person: str) -> HttpResponse:
+@admins.guard_page
+def show_activity(request: HttpRequest, person: str) -> HttpResponse:
     """Show what a person did last, and who changed their rights."""
-    profile, actor = account_list.person(person), actor_of(request)
+    profile, actor = account_list.read_person(person), read_actor(request)
     criteria = filters.read_criteria({"person": person}, UTC)
-    readable = wiring.access().readable_runs(actor)
+    readable = wiring.resolve_access().select_readable_runs(actor)
     context = {
         "section": "people",
         "person": profile,
-        "decisions": history.page(principals.principal_of(actor), criteria, limit=SHOWN).items,
-        "runs": run_rows.runs_page(readable & Q(requester=person), limit=SHOWN).items,
-        "changes": account_list.right_changes(person),
+        "decisions": history.read_page(
+            principals.find_principal(actor), criteria, limit=SHOWN
+        ).items,
+        "runs": run_rows.read_runs_page(readable & Q(requester=person), limit=SHOWN).items,
+        "changes": account_list.list_right_changes(person),
         "runs_query": urlencode({"q": f"by:{person}"}),
     }
     return render(request, "accounts/activity.html", context)

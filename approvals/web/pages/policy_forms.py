@@ -52,7 +52,7 @@ class RuleForm(PageForm):
 
     def __init__(self, data: Mapping[str, str] | None = None, **options: Any) -> None:
         super().__init__(data, ids="rule-", **options)
-        groups = [(name, name) for name in (*sorted(DECIDING), *accounts.named_groups())]
+        groups = [(name, name) for name in (*sorted(DECIDING), *accounts.list_named_groups())]
         for number in STAGES:
             self._add(f"quorum_{number}", TypedField("How many people", "integer", optional=True))
             self._add_people(f"_{number}", groups)
@@ -61,8 +61,11 @@ class RuleForm(PageForm):
             self._add(f"step_unit_{number}", TypedField("Unit", choices=_UNIT_CHOICES))
             self._add_people(f"_step_{number}", groups)
         self.groups = {name for name, _ in groups}
-        catalogue = wiring.catalogue()
-        for field, names in (("tools", sorted(catalogue.tools())), ("agents", catalogue.names())):
+        catalogue = wiring.resolve_catalogue()
+        for field, names in (
+            ("tools", sorted(catalogue.tools())),
+            ("agents", catalogue.list_names()),
+        ):
             listed = ", ".join(names[:LISTED]) + (" and others" if len(names) > LISTED else "")
             self.fields[field].help_text += f" Published: {listed or 'none yet'}."
 
@@ -96,7 +99,7 @@ class RuleForm(PageForm):
         return {"fields": fields, "open": any(field.value() for field in fields[:3])}
 
 
-def form_of(rule: Rule) -> RuleForm | None:
+def build_rule_form(rule: Rule) -> RuleForm | None:
     """Return the form of a rule, None if its fields would say something else."""
     is_answer = rule.on_expiry is OnExpiry.ANSWER
     values: dict[str, Any] = {
@@ -105,49 +108,51 @@ def form_of(rule: Rule) -> RuleForm | None:
         "agents": ", ".join(sorted(rule.agents)),
         "risks": sorted(rule.risks),
         "risk": rule.risk or "",
-        **_time("expires", "expires_unit", rule.expires_after),
+        **_build_time_fields("expires", "expires_unit", rule.expires_after),
         "on_expiry": rule.on_expiry,
         "answer": json.dumps(rule.answer, ensure_ascii=False) if is_answer else "",
         "undo": "" if rule.undo is None else str(rule.undo),
         "writes": rule.reviewer_may_write,
     }
     for number, stage in zip(STAGES, rule.stages, strict=False):
-        values |= _who(f"_{number}", stage) | {f"quorum_{number}": str(stage.quorum)}
+        values |= _build_people_values(f"_{number}", stage) | {
+            f"quorum_{number}": str(stage.quorum)
+        }
     for number, step in zip(STEPS, rule.escalate, strict=False):
-        values |= _who(f"_step_{number}", step)
-        values |= _time(f"step_{number}", f"step_unit_{number}", step.seconds)
+        values |= _build_people_values(f"_step_{number}", step)
+        values |= _build_time_fields(f"step_{number}", f"step_unit_{number}", step.seconds)
     form = RuleForm(initial=values)
     parts: list[Stage | Escalation] = [*rule.stages, *rule.escalate]
     groups = {group for people in parts for group in people.groups}
-    is_exact = groups <= form.groups and rule_of(RuleForm(values).read()) == rule
+    is_exact = groups <= form.groups and build_rule(RuleForm(values).read()) == rule
     return form if is_exact else None
 
 
-def rule_of(values: Mapping[str, Any]) -> Rule:
+def build_rule(values: Mapping[str, Any]) -> Rule:
     """Return the rule that the fields say. Its limits are checked when it is read as YAML."""
     stages, steps = list[Stage](), list[Escalation]()
     for number in STAGES:
         quorum, groups = values[f"quorum_{number}"], tuple(values[f"groups_{number}"] or ())
-        people = _names(values[f"people_{number}"])
+        people = _split_names(values[f"people_{number}"])
         if quorum is not None or groups or people:
             stages.append(
                 Stage(quorum=1 if quorum is None else quorum, groups=groups, people=people)
             )
     for number in STEPS:
-        seconds = _seconds(values[f"step_{number}"], values[f"step_unit_{number}"])
+        seconds = _compute_seconds(values[f"step_{number}"], values[f"step_unit_{number}"])
         groups = tuple(values[f"groups_step_{number}"] or ())
-        people = _names(values[f"people_step_{number}"])
+        people = _split_names(values[f"people_step_{number}"])
         if seconds is not None or groups or people:
             steps.append(Escalation(seconds=seconds or 0, groups=groups, people=people))
     on_expiry = OnExpiry(values["on_expiry"] or OnExpiry.DENY)
     return Rule(
         **{name: values[name] for name in _PLAIN},
-        tools=frozenset(_names(values["tools"])),
-        agents=frozenset(_names(values["agents"])),
+        tools=frozenset(_split_names(values["tools"])),
+        agents=frozenset(_split_names(values["agents"])),
         risks=frozenset(values["risks"] or ()),
         risk=Risk(values["risk"]) if values["risk"] else None,
         stages=tuple(stages) or (Stage(),),
-        expires_after=_seconds(values["expires"], values["expires_unit"]),
+        expires_after=_compute_seconds(values["expires"], values["expires_unit"]),
         undo=values["undo"],
         escalate=tuple(steps),
         on_expiry=on_expiry,
@@ -156,15 +161,15 @@ def rule_of(values: Mapping[str, Any]) -> Rule:
     )
 
 
-def _who(suffix: str, people: Stage | Escalation) -> dict[str, Any]:
+def _build_people_values(suffix: str, people: Stage | Escalation) -> dict[str, Any]:
     return {f"groups{suffix}": [*people.groups], f"people{suffix}": ", ".join(people.people)}
 
 
-def _seconds(count: int | None, unit: str) -> int | None:
+def _compute_seconds(count: int | None, unit: str) -> int | None:
     return None if count is None else count * _UNITS.get(unit, 1)
 
 
-def _time(name: str, unit_name: str, seconds: float | None) -> dict[str, str]:
+def _build_time_fields(name: str, unit_name: str, seconds: float | None) -> dict[str, str]:
     """Return a time in the largest unit that divides it."""
     if seconds is None:
         return {name: "", unit_name: "hours"}
@@ -172,5 +177,5 @@ def _time(name: str, unit_name: str, seconds: float | None) -> dict[str, str]:
     return {name: str(int(seconds) // _UNITS[unit]), unit_name: unit}
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _split_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -18,11 +18,11 @@ from runtime.errors import InvalidInput, RequestError
 from runtime.store.tables.jobs import MAX_RUNS
 from runtime.web.pages import recorded_runs
 from runtime.web.requests import (
-    actor_of,
     admins,
     explain,
-    form_text,
+    read_actor,
     read_number,
+    read_text,
     redirect_with,
     render_live,
 )
@@ -34,23 +34,23 @@ class PromptName(StringConverter):
     regex = PROMPT_NAME
 
 
-@admins.page
-def prompts(request: HttpRequest) -> HttpResponse:
+@admins.guard_page
+def show_prompts(request: HttpRequest) -> HttpResponse:
     """Show every prompt, which of its versions is in production, and what waits."""
-    views = prompt_list.prompts(actor_of(request).person)
+    views = prompt_list.list_prompts(read_actor(request).person)
     return render(request, "prompts/list.html", {"section": "prompts", "prompts": views})
 
 
 @admins.form
-def prompt(request: HttpRequest, name: str) -> HttpResponse:
+def show_prompt(request: HttpRequest, name: str) -> HttpResponse:
     """Show one prompt, or save a text as its next version."""
     if request.method != "POST":
-        return _page(request, name)
-    text, note = form_text(request.POST, "text"), form_text(request.POST, "note")
+        return _show_page(request, name)
+    text, note = read_text(request.POST, "text"), read_text(request.POST, "note")
     try:
-        number = prompt_versions.save(name, text, note=note, actor=actor_of(request))
+        number = prompt_versions.save(name, text, note=note, actor=read_actor(request))
     except (InvalidInput, PromptRefused) as refused:
-        return _page(request, name, refused, draft=text, note=note)
+        return _show_page(request, name, refused, draft=text, note=note)
     message = f"Version {number} is saved. New runs do not use it yet."
     return redirect_with(request, message, "prompt", name=name)
 
@@ -71,10 +71,10 @@ def change(request: HttpRequest, name: str, number: int, act: str) -> HttpRespon
 
 
 @admins.action
-def label(request: HttpRequest, name: str, number: int) -> HttpResponse:
+def label_version(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Let a label point to a version."""
-    text = form_text(request.POST, "label").strip()
-    act = partial(prompt_versions.label, name, text, number)
+    text = read_text(request.POST, "label").strip()
+    act = partial(prompt_versions.label_version, name, text, number)
     return _change(request, name, number, act, f"has the label {text}")
 
 
@@ -83,14 +83,14 @@ def _change(
 ) -> HttpResponse:
     """Carry out an act on a version, or show why it is refused."""
     try:
-        act(actor=actor_of(request))
+        act(actor=read_actor(request))
     except (InvalidInput, PromptRefused) as refused:
-        return _page(request, name, refused)
-    message = f"{prompt_versions.title(number)} {state}."
+        return _show_page(request, name, refused)
+    message = f"{prompt_versions.name_version(number)} {state}."
     return redirect_with(request, message, "prompt", name=name)
 
 
-def _page(
+def _show_page(
     request: HttpRequest,
     name: str,
     refused: RequestError | None = None,
@@ -98,12 +98,12 @@ def _page(
     draft: str | None = None,
     note: str = "",
 ) -> HttpResponse:
-    view = prompt_list.prompt(name, actor_of(request).person)
+    view = prompt_list.read_prompt(name, read_actor(request).person)
     digits = len(str(prompt_versions.MAX_VERSIONS))
     before, after = (read_number(request.GET.get(name, ""), digits) for name in ("before", "after"))
     if before is None or after is None:
         before = view.production
-    differences = None if after is None else prompt_list.difference(view, before, after)
+    differences = None if after is None else prompt_list.compare_versions(view, before, after)
     current = view.current
     context = {
         "section": "prompts",
@@ -128,32 +128,32 @@ def try_prompt(request: HttpRequest, name: str, number: int) -> HttpResponse:
     For a page that is already open, only the part that changes.
     """
     if request.method != "POST":
-        return _trial_page(request, name, number)
-    runs = read_number(form_text(request.POST, "runs").strip(), digits=4)
+        return _show_trial(request, name, number)
+    runs = read_number(read_text(request.POST, "runs").strip(), digits=4)
     try:
-        prompt_list.ask(name, number, runs, actor=actor_of(request))
+        prompt_list.ask(name, number, runs, actor=read_actor(request))
     except InvalidInput as refused:
         problem = f"The number of {refused.field} {refused.detail}."
-        return _trial_page(request, name, number, problem=problem, status=422)
+        return _show_trial(request, name, number, problem=problem, status=422)
     except PromptRefused as refused:
-        return _trial_page(request, name, number, problem=str(refused), status=refused.status)
+        return _show_trial(request, name, number, problem=str(refused), status=refused.status)
     return redirect_with(request, "A worker tries it.", "try_prompt", name=name, number=number)
 
 
-def _trial_page(
+def _show_trial(
     request: HttpRequest, name: str, number: int, *, problem: str = "", status: int = 200
 ) -> HttpResponse:
-    prompt = prompt_list.prompt(name)
+    prompt = prompt_list.read_prompt(name)
     prompt.text(number)
-    newest = prompt_list.listed(name, number)
-    job = recorded_runs.requested_job(request, "trial", newest)
+    newest = prompt_list.list_trials(name, number)
+    job = recorded_runs.find_requested_job(request, "trial", newest)
     context = {
         "section": "prompts",
         "prompt": prompt,
         "number": number,
         "trial": prompt_list.find(job.id) if job else None,
         "counts": range(1, MAX_RUNS + 1),
-        "run_count": form_text(request.POST, "runs") or "3",
+        "run_count": read_text(request.POST, "runs") or "3",
         "problem": problem,
         **recorded_runs.list_context(job, newest),
     }

@@ -24,7 +24,7 @@ from approvals.people import accounts, login, preferences, second_factors, sign_
 from approvals.rules.policy import is_fresh
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField, View
-from runtime.web.requests import AUTHENTICATED, explain, form_text, redirect_with, users
+from runtime.web.requests import AUTHENTICATED, explain, read_text, redirect_with, users
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 PASSWORD = "password"  # noqa: S105 - a way to log in
@@ -59,12 +59,12 @@ def check_proof(request: HttpRequest) -> None:
 
     Who has no password must have signed in at a provider, or given a second factor, just now.
     """
-    me, password = _me(request), form_text(request.POST, "password")
+    me, password = _read_person(request), read_text(request.POST, "password")
     if not me.has_usable_password():
         if not _is_proved(request):
             raise InvalidInput("password", "is not set: sign in at your provider again")
     elif login.reauthenticate(request, me.get_username(), password) is None:
-        is_throttled = login.refused_until(request) is not None
+        is_throttled = login.find_refusal_end(request) is not None
         detail = "was wrong too often: try again later" if is_throttled else "is not your password"
         raise InvalidInput("password", detail)
 
@@ -82,7 +82,7 @@ def ask_proof(request: HttpRequest, template: str, **context: object) -> HttpRes
     return _show_form(request, template, form, context)
 
 
-def _proved(view: View) -> View:
+def _require_proof(view: View) -> View:
     """Make an action that needs the proof. A refusal is a message on the account page."""
 
     @wraps(view)
@@ -106,15 +106,15 @@ def begin(request: HttpRequest, person: User, page: str, how: str) -> HttpRespon
         "hash": person.get_session_auth_hash(),
         "page": page,
         "how": how,
-        "until": (clock.now() + PENDING_TIME).isoformat(),
+        "until": (clock.read_time() + PENDING_TIME).isoformat(),
     }
     return redirect("second_factor")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def second_factor(request: HttpRequest) -> HttpResponse:
+def ask_second_factor(request: HttpRequest) -> HttpResponse:
     """Ask for the second factor after the password, and log in."""
-    person = _pending_person(request)
+    person = _find_pending_person(request)
     if person is None:
         return redirect("login")
     template = "accounts/second_factor.html"
@@ -123,38 +123,38 @@ def second_factor(request: HttpRequest) -> HttpResponse:
         return render(request, template, context)
     kind, problem = _check(request, person)
     if kind is None:
-        until = login.refused_until(request)
+        until = login.find_refusal_end(request)
         context |= {"problem": problem, "locked_until": until}
         return render(request, template, context, status=429 if until else 422)
-    with accounts.changing():
-        if _pending_person(request) is None:  # disabled, or with another password meanwhile
+    with accounts.lock_people():
+        if _find_pending_person(request) is None:  # disabled, or with another password meanwhile
             return redirect("login")
         pending = request.session.pop(_PENDING)
         log_in(request, person, backend=BACKEND)
         request.session.set_expiry(None)
         _note(request, pending["how"], kind)
         request.session.save()
-    preferences.remember(request, preferences.time_of(person.get_username()))
+    preferences.remember(request, preferences.read_time_preference(person.get_username()))
     return redirect(pending["page"])
 
 
 @users.action
 def step_up(request: HttpRequest) -> HttpResponse:
     """Check a fresh second factor, and go back to the page that asked for it."""
-    kind, problem = _check(request, _me(request))
+    kind, problem = _check(request, _read_person(request))
     if kind is not None:
         how = request.session.get(AUTHENTICATED, {}).get("how", PASSWORD)
         _note(request, how.partition("+")[0], kind)
         messages.success(request, "Confirmed. You can decide now.")
     else:
         messages.error(request, problem)
-    return redirect(own_page(request.POST.get("next", "")) or "account")
+    return redirect(keep_own_page(request.POST.get("next", "")) or "account")
 
 
 @users.form
 def add_app(request: HttpRequest) -> HttpResponse:
     """Show the key of a new authenticator app, and add the app once it shows the right code."""
-    me, form = _me(request), AppForm()
+    me, form = _read_person(request), AppForm()
     new = second_factors.generate_app(me.get_username(), request.session.get(_NEW_APP))
     request.session[_NEW_APP] = new.sealed
     if request.method == "POST":
@@ -166,7 +166,7 @@ def add_app(request: HttpRequest) -> HttpResponse:
                 me.get_username(), fields["name"], new.sealed, fields["code"], keep=keep
             )
             del request.session[_NEW_APP]
-            return _added(request, codes)
+            return _answer_added(request, codes)
         except InvalidInput as refusal:
             form.refuse(refusal)
     import qrcode
@@ -183,11 +183,13 @@ def add_app(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-def passkey_options(request: HttpRequest) -> HttpResponse:
+def answer_passkey_options(request: HttpRequest) -> HttpResponse:
     """Answer what the browser needs to check a passkey, or to add one, and keep the challenge in the session."""
     from approvals.people import passkeys
 
-    person = _me(request) if request.user.is_authenticated else _pending_person(request)
+    person = (
+        _read_person(request) if request.user.is_authenticated else _find_pending_person(request)
+    )
     if person is None:
         return redirect("login")
     if request.user.is_authenticated and request.POST.get("act") == "add":
@@ -199,31 +201,33 @@ def passkey_options(request: HttpRequest) -> HttpResponse:
 
 
 @users.action
-@_proved
+@_require_proof
 def add_passkey(request: HttpRequest) -> HttpResponse:
     """Add the passkey that the browser made."""
     from approvals.people import passkeys
 
     codes = passkeys.add(
         request.user.get_username(),
-        form_text(request.POST, "name"),
+        read_text(request.POST, "name"),
         request.session.pop(_CHALLENGE, None),
-        form_text(request.POST, "passkey"),
+        read_text(request.POST, "passkey"),
         keep=str(request.session.session_key),
     )
-    return _added(request, codes)
+    return _answer_added(request, codes)
 
 
 @users.action
-@_proved
+@_require_proof
 def renew_codes(request: HttpRequest) -> HttpResponse:
     """Replace the recovery codes. This answer is the only page that ever shows them."""
     keep = str(request.session.session_key)
-    return _added(request, second_factors.renew_codes(request.user.get_username(), keep=keep))
+    return _answer_added(
+        request, second_factors.renew_codes(request.user.get_username(), keep=keep)
+    )
 
 
 @users.action
-@_proved
+@_require_proof
 def remove_factor(request: HttpRequest, factor: UUID) -> HttpResponse:
     """Remove an app or a passkey of this person."""
     keep = str(request.session.session_key)
@@ -234,17 +238,17 @@ def remove_factor(request: HttpRequest, factor: UUID) -> HttpResponse:
 
 def read_ways_to_confirm(request: HttpRequest) -> dict[str, object]:
     """Return the context of the form that asks the reader for a fresh second factor, or to confirm at a provider."""
-    me = _me(request)
-    issuers = sign_in.connected(me.get_username()) if settings.SIGNOFF_OIDC else ()
+    me = _read_person(request)
+    issuers = sign_in.list_issuers(me.get_username()) if settings.SIGNOFF_OIDC else ()
     return {
         "has_password": me.has_usable_password(),
         "is_proved": _is_proved(request),
-        "factors": second_factors.of_person(me),
+        "factors": second_factors.list_factors(me),
         "confirms_at": [row for row in settings.SIGNOFF_OIDC.values() if row.issuer in issuers],
     }
 
 
-def own_page(page: str) -> str:
+def keep_own_page(page: str) -> str:
     """Return a page to go to if it is a path of this site, else an empty text."""
     is_own = page.startswith("/") and url_has_allowed_host_and_scheme(page, allowed_hosts=None)
     return page if is_own else ""
@@ -254,13 +258,13 @@ def _check(request: HttpRequest, person: User) -> tuple[str | None, str]:
     """Return the kind of the factor that the form proves, None with a problem if it proves none."""
     if not login.count_code(request, person.get_username()):
         return None, "Too many wrong codes. Try again later."
-    if answer := form_text(request.POST, "passkey"):
+    if answer := read_text(request.POST, "passkey"):
         from approvals.people import passkeys
 
         kind = passkeys.check(person, request.session.pop(_CHALLENGE, None), answer)
         problem = "The passkey is not one of yours, or its question was too old. Try again."
     else:
-        kind = second_factors.use_code(person, form_text(request.POST, "code"))
+        kind = second_factors.use_code(person, read_text(request.POST, "code"))
         problem = "The code is wrong, or was used before."
     if kind is not None:
         login.forget_codes(person.get_username())
@@ -268,14 +272,14 @@ def _check(request: HttpRequest, person: User) -> tuple[str | None, str]:
 
 
 def _note(request: HttpRequest, how: str, kind: str) -> None:
-    at = clock.to_wire(clock.now())
+    at = clock.to_wire(clock.read_time())
     request.session[AUTHENTICATED] = {"how": f"{how}+{kind}", "at": at}
 
 
-def _pending_person(request: HttpRequest) -> User | None:
+def _find_pending_person(request: HttpRequest) -> User | None:
     """Return who may give the second factor in this session: the account and its password are as they were."""
     pending = request.session.get(_PENDING)
-    if pending is None or datetime.fromisoformat(pending["until"]) <= clock.now():
+    if pending is None or datetime.fromisoformat(pending["until"]) <= clock.read_time():
         return None
     person = User.objects.filter(pk=pending["person"], is_active=True).first()
     if person is None:
@@ -286,24 +290,24 @@ def _pending_person(request: HttpRequest) -> User | None:
 
 def _is_proved(request: HttpRequest) -> bool:
     proofs = (request.session.get(key) for key in (SIGNED_IN, AUTHENTICATED))
-    return any(is_fresh(proof, clock.now()) for proof in proofs)
+    return any(is_fresh(proof, clock.read_time()) for proof in proofs)
 
 
-def _me(request: HttpRequest) -> User:
+def _read_person(request: HttpRequest) -> User:
     return accounts.read_person(request.user.get_username())
 
 
 def _show_form(
     request: HttpRequest, template: str, form: PageForm, context: dict[str, object]
 ) -> HttpResponse:
-    until = login.refused_until(request)
+    until = login.find_refusal_end(request)
     status = 429 if until else 422 if form.refusal else 200
     return render(
         request, template, {**context, "form": form, "locked_until": until}, status=status
     )
 
 
-def _added(request: HttpRequest, codes: list[str]) -> HttpResponse:
+def _answer_added(request: HttpRequest, codes: list[str]) -> HttpResponse:
     if not codes:
         return redirect_with(request, "Added. Your other sessions have ended.", "account")
     context = {"section": "account", "codes": codes}

@@ -32,7 +32,7 @@ from approvals.web.pages.second_factors import (
     SIGNED_IN,
     ask_proof,
     begin,
-    own_page,
+    keep_own_page,
 )
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField
@@ -93,16 +93,18 @@ class Login(LoginView):
             messages.warning(self.request, UNSENT)
         login_throttle.forget(self.request, form.get_user().get_username())
         person = form.get_user()
-        if second_factors.of_person(person):
+        if second_factors.list_factors(person):
             return begin(self.request, person, self.get_success_url(), PASSWORD)
         response = super().form_valid(form)
         self.request.session[AUTHENTICATED] = {"how": PASSWORD}
-        preferences.remember(self.request, preferences.time_of(form.get_user().get_username()))
+        preferences.remember(
+            self.request, preferences.read_time_preference(form.get_user().get_username())
+        )
         return response
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
         """Show the form again; a throttled login gets the time of the next attempt."""
-        locked_until = login_throttle.refused_until(self.request)
+        locked_until = login_throttle.find_refusal_end(self.request)
         context = self.get_context_data(form=form, locked_until=locked_until)
         return self.render_to_response(context, status=429 if locked_until else 200)
 
@@ -110,20 +112,20 @@ class Login(LoginView):
 login = Login.as_view()
 
 
-@users.page
-def home(request: HttpRequest) -> HttpResponse:
+@users.guard_page
+def redirect_home(request: HttpRequest) -> HttpResponse:
     """Redirect to the person's first page.
 
     Admins see the overview, reviewers the inbox, requesters their requests. A person who decides and starts runs sees
     the inbox if a request waits there.
     """
-    principal = principals.principal_of(principals.actor_of(request.user))
+    principal = principals.find_principal(principals.make_actor(request.user))
     if principal is None:
         return redirect("runs")
     if Group.ADMINS in principal.groups:
         return redirect("overview")
     decides, starts = (principal.has(scope) for scope in (Scope.APPROVALS_DECIDE, Scope.RUNS_START))
-    if decides and not (starts and not inbox.counts(principal).mine):
+    if decides and not (starts and not inbox.count_requests(principal).mine):
         return redirect("inbox")
     return redirect("mine" if starts else "runs")
 
@@ -133,7 +135,7 @@ def choose_password(request: HttpRequest, plain: str) -> HttpResponse:
     """Show the form for a password, and set it on POST."""
     form = NewPasswordForm(request.POST)
     try:
-        person = password_links.person_of(plain)
+        person = password_links.read_username(plain)
         if request.method != "POST":
             return render(request, TEMPLATE, {"person": person, "form": form})
         password_links.use(plain, form.read()["password"])
@@ -153,7 +155,7 @@ _WAITING = "oidc_waiting"  # an identity that its owner may connect
 @require_GET
 def start(request: HttpRequest, provider: str) -> HttpResponse:
     """Lead to the provider, and from there back to the page `next`."""
-    company, page = _provider(provider), own_page(request.GET.get("next", ""))
+    company, page = _require_provider(provider), keep_own_page(request.GET.get("next", ""))
     if not request.user.is_authenticated:
         request.session.set_expiry(BEGUN_SECONDS)
     from approvals.people import oidc
@@ -162,13 +164,13 @@ def start(request: HttpRequest, provider: str) -> HttpResponse:
         step_up = request.user.is_authenticated and "step_up" in request.GET
         return oidc.begin(request, company, page, step_up=step_up)
     except NotSignedIn as refusal:
-        return _refused(request, refusal)
+        return _show_refusal(request, refusal)
 
 
 @require_GET
-def callback(request: HttpRequest, provider: str) -> HttpResponse:
+def finish_log_in(request: HttpRequest, provider: str) -> HttpResponse:
     """Log in whom the provider identified. A person who is logged in already may connect the identity."""
-    company = _provider(provider)
+    company = _require_provider(provider)
     from approvals.people import oidc
 
     try:
@@ -176,7 +178,7 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
         identity = signed_in.identity
         if request.user.is_authenticated and signed_in.step_up:
             sign_in.check_owner(request.user.get_username(), identity)
-            if not is_fresh(signed_in.proof, clock.now()):
+            if not is_fresh(signed_in.proof, clock.read_time()):
                 raise NotSignedIn(
                     f"{company.label} did not check now that it is you. Use an app or a passkey."
                 )
@@ -186,10 +188,10 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
         if request.user.is_authenticated:
             request.session[_WAITING] = {**asdict(identity), "provider": provider}
             return redirect("connect_sign_in")
-        with sign_in.signing_in(identity) as person:
-            at = clock.to_wire(clock.now())
+        with sign_in.lock_for_sign_in(identity) as person:
+            at = clock.to_wire(clock.read_time())
             ours = {"provider": provider, "token": signed_in.token, "at": at}
-            if company.asks_second and second_factors.of_person(person):
+            if company.asks_second and second_factors.list_factors(person):
                 request.session[SIGNED_IN] = ours
                 page = signed_in.page or settings.LOGIN_REDIRECT_URL
                 return begin(request, person, page, company.giver)
@@ -199,8 +201,8 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
             request.session[SIGNED_IN] = ours
             request.session.save()
     except NotSignedIn as refusal:
-        return _refused(request, refusal)
-    preferences.remember(request, preferences.time_of(person.get_username()))
+        return _show_refusal(request, refusal)
+    preferences.remember(request, preferences.read_time_preference(person.get_username()))
     return redirect(signed_in.page or settings.LOGIN_REDIRECT_URL)
 
 
@@ -210,7 +212,7 @@ def connect(request: HttpRequest) -> HttpResponse:
     waiting = request.session.get(_WAITING)
     if waiting is None or waiting["provider"] not in settings.SIGNOFF_OIDC:
         return redirect("account")
-    identity = Identity(**{**waiting, "provider": _provider(waiting["provider"])})
+    identity = Identity(**{**waiting, "provider": _require_provider(waiting["provider"])})
     if page := ask_proof(request, "accounts/connect.html", identity=identity):
         return page
     del request.session[_WAITING]
@@ -249,26 +251,26 @@ def disconnect(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-def logout(request: HttpRequest) -> HttpResponse:
+def end_session(request: HttpRequest) -> HttpResponse:
     """Log out here, and at the provider if one signed the person in."""
     ours: dict[str, Any] = request.session.get(SIGNED_IN) or {}
     log_out(request)
     if ours.get("provider") in settings.SIGNOFF_OIDC:
         from approvals.people import oidc
 
-        provider = _provider(ours["provider"])
-        if address := oidc.logout_address(request, provider, ours["token"]):
+        provider = _require_provider(ours["provider"])
+        if address := oidc.find_logout_address(request, provider, ours["token"]):
             context = {"address": address, "label": provider.label}
             return render(request, "accounts/logged_out.html", context)
     return redirect(settings.LOGOUT_REDIRECT_URL)
 
 
-def _provider(name: str) -> IdentityProvider:
+def _require_provider(name: str) -> IdentityProvider:
     provider: IdentityProvider | None = settings.SIGNOFF_OIDC.get(name)
     if provider is None:
         raise Http404
     return provider
 
 
-def _refused(request: HttpRequest, refusal: NotSignedIn) -> HttpResponse:
+def _show_refusal(request: HttpRequest, refusal: NotSignedIn) -> HttpResponse:
     return render(request, "accounts/not_signed_in.html", {"detail": refusal.detail}, status=403)

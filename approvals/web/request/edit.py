@@ -18,12 +18,12 @@ from approvals.decisions import decide
 from approvals.errors import AlreadyClosed, DigestMismatch, TamperedWith
 from approvals.reads import approval_views, usual
 from approvals.requests import confirmation
-from approvals.requests.argument_changes import changes, describe
+from approvals.requests.argument_changes import describe, list_changes
 from approvals.rights import principals
 from approvals.web import list_position as places
 from approvals.web.components import decision_form
 from approvals.web.components import preview as preview_card
-from approvals.web.request.request_page import already_closed, answer, to_page
+from approvals.web.request.request_page import answer_already_closed, render_request, to_page
 from runtime.control.edit import FIELD, is_previewed
 from runtime.core.values import json_schema
 from runtime.core.values.enums import Verdict
@@ -35,19 +35,19 @@ from runtime.reads.trace.calls import CallRecord
 from runtime.reads.transcript import Transcript
 from runtime.store.tables.jobs import EditPreviewRow
 from runtime.web import schema_form
-from runtime.web.requests import form_text, users
+from runtime.web.requests import read_text, users
 
 _TEMPLATE = "approvals/edit.html"
 
 
-def context(
+def build_edit_context(
     approval: approval_views.ApprovalView, call: CallRecord | None, transcript: Transcript
 ) -> dict[str, Any]:
     """Return what the page of a request says of edits: its own changes, and the edit that replaced this call before."""
     edited = (
         approval.edited if isinstance(approval.edited, dict) and not approval.removed_at else None
     )
-    changed = changes(_args(approval), edited) if edited is not None else []
+    changed = list_changes(_read_args(approval), edited) if edited is not None else []
     digest = None if call is None else call.digest
     equal_calls = (
         other
@@ -71,20 +71,22 @@ def edit(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     If the form is wrong, it is shown again, with everything that was typed. The page of a preview that failed sends
     the arguments themselves.
     """
-    actor = principals.actor_of(request.user)
-    approval = approval_views.approval(approval_id, actor=actor)
+    actor = principals.make_actor(request.user)
+    approval = approval_views.read_approval(approval_id, actor=actor)
     if not approval.is_of_call:
         raise Http404
     if request.method != "POST":
         if approval.denial is not None or approval.status != "pending":
             return to_page(request, approval_id)
-        return _form_page(request, approval, actor, None)
+        return _show_form(request, approval, actor, None)
     schema, args = _open_part(approval)
     new_args, wrong, preview = read_arguments(request), dict[str, str](), None
     if not isinstance(new_args, dict):
-        new_args, wrong = schema_form.read(schema_form.fields(schema, args), request.POST)
-        new_args |= {name: value for name, value in _args(approval).items() if name not in args}
-    for path, detail in schema_form.problems(schema, new_args).items():
+        new_args, wrong = schema_form.read(schema_form.build_fields(schema, args), request.POST)
+        new_args |= {
+            name: value for name, value in _read_args(approval).items() if name not in args
+        }
+    for path, detail in schema_form.list_problems(schema, new_args).items():
         wrong.setdefault(path, detail)
     digest = request.POST.get("digest")
     try:
@@ -93,47 +95,47 @@ def edit(request: HttpRequest, approval_id: UUID) -> HttpResponse:
             approval_id=approval.id, digest=digest, arguments=new_args, actor=actor
         )
     except AlreadyClosed as exc:
-        return already_closed(request, approval, Verdict.EDIT, exc)
+        return answer_already_closed(request, approval, Verdict.EDIT, exc)
     except (Forbidden, TamperedWith, DigestMismatch) as exc:
-        return _form_page(request, approval, actor, exc)
+        return _show_form(request, approval, actor, exc)
     except InvalidInput as exc:
         wrong.setdefault(exc.field.removeprefix(FIELD).removeprefix("."), exc.detail)
     if wrong:
-        return _form_page(request, approval, actor, InvalidInput(FIELD, ""), wrong)
+        return _show_form(request, approval, actor, InvalidInput(FIELD, ""), wrong)
     if preview is not None:
         address = reverse("previewed_edit", args=[approval.id, preview])
         return redirect(f"{address}{places.read_position(request).query}")
     return _review_page(request, approval, new_args, None)
 
 
-@users.page
-def previewed_edit(request: HttpRequest, approval_id: UUID, preview: UUID) -> HttpResponse:
+@users.guard_page
+def show_previewed_edit(request: HttpRequest, approval_id: UUID, preview: UUID) -> HttpResponse:
     """Show the differences, and what the changed call would do once a worker has said so."""
-    actor = principals.actor_of(request.user)
-    approval = approval_views.approval(approval_id, actor=actor)
+    actor = principals.make_actor(request.user)
+    approval = approval_views.read_approval(approval_id, actor=actor)
     if approval.denial is not None or approval.status != "pending":
         return to_page(request, approval_id)
     row = decide.find_preview(approval_id=approval_id, preview=preview, actor=actor)
     if row is None:  # the person has asked for another one since
         return redirect("edit", approval_id)
-    return _review_page(request, approval, _previewed_args(approval, row), None, row)
+    return _review_page(request, approval, _read_previewed_args(approval, row), None, row)
 
 
 def show_again(
     request: HttpRequest, approval: approval_views.ApprovalView, problem: RequestError
 ) -> HttpResponse:
     """Show the differences again with the problem; the form, if the arguments themselves are refused."""
-    new_args, row, actor = read_arguments(request), None, principals.actor_of(request.user)
+    new_args, row, actor = read_arguments(request), None, principals.make_actor(request.user)
     if (preview := request.POST.get("preview")) is not None:
         row = decide.find_preview(approval_id=approval.id, preview=preview, actor=actor)
-        new_args = None if row is None else _previewed_args(approval, row)
+        new_args = None if row is None else _read_previewed_args(approval, row)
     field = problem.field if isinstance(problem, InvalidInput) else ""
     if not isinstance(new_args, dict) or field.startswith(FIELD) or approval.denial is not None:
-        return _form_page(request, approval, actor, problem)
+        return _show_form(request, approval, actor, problem)
     return _review_page(request, approval, new_args, problem, row)
 
 
-def _form_page(
+def _show_form(
     request: HttpRequest,
     approval: approval_views.ApprovalView,
     actor: Actor,
@@ -141,13 +143,15 @@ def _form_page(
     wrong: dict[str, str] | None = None,
 ) -> HttpResponse:
     schema, args = _open_part(approval)
-    fields, other = schema_form.fill_in(schema_form.fields(schema, args), request.POST, wrong or {})
+    fields, other = schema_form.fill_in(
+        schema_form.build_fields(schema, args), request.POST, wrong or {}
+    )
     context = {
-        **_context(request, approval, problem),
+        **_build_page_context(request, approval, problem),
         "fields": fields,
         "other": other,
         "wrong": wrong,
-        "secret": [name for name in _args(approval) if name not in args],
+        "secret": [name for name in _read_args(approval) if name not in args],
         "previews": is_previewed(approval.preview),
     }
     return render(request, _TEMPLATE, context, status=problem.status if problem else 200)
@@ -162,27 +166,27 @@ def _review_page(
 ) -> HttpResponse:
     """Show the differences. The button that decides is there once the preview has come, if the tool makes one."""
     is_first_step = decision_form.is_opened_by(request, problem)
-    odd = usual.by_argument(usual.of_arguments(approval, new_args))
+    odd = usual.group_by_argument(usual.find_unusual_in_edit(approval, new_args))
     confirm = approval.confirm
     if confirm is not None and not approval.holds:  # a held text has no name
-        confirm = confirmation.object_of_edit(
+        confirm = confirmation.name_edited_object(
             approval.tool, approval.sentence, approval.args, new_args
         )
     context = {
-        **_context(request, approval, None if is_first_step else problem),
-        **decision_form.second_step_context(request, approval, problem),
-        **_consequences(approval, row),
+        **_build_page_context(request, approval, None if is_first_step else problem),
+        **decision_form.build_second_step_context(request, approval, problem),
+        **_build_preview_context(approval, row),
         "changes": [
             replace(change, odd=tuple(odd.pop(change.path.partition(".")[0], ())))
-            for change in changes(_args(approval), new_args)
+            for change in list_changes(_read_args(approval), new_args)
         ],
         "confirm": confirm,
         "sent": json.dumps(new_args, ensure_ascii=False),
     }
-    return answer(request, _TEMPLATE, context)
+    return render_request(request, _TEMPLATE, context)
 
 
-def _consequences(
+def _build_preview_context(
     approval: approval_views.ApprovalView, row: EditPreviewRow | None
 ) -> dict[str, Any]:
     """Return what the page says of the preview: its card, why there is none, or that a worker computes it."""
@@ -202,17 +206,19 @@ def _consequences(
     return {
         **context,
         "may_approve": True,
-        "preview": preview_card.card(result.document),
+        "preview": preview_card.build_card(result.document),
     }
 
 
-def _previewed_args(approval: approval_views.ApprovalView, row: EditPreviewRow) -> dict[str, Any]:
+def _read_previewed_args(
+    approval: approval_views.ApprovalView, row: EditPreviewRow
+) -> dict[str, Any]:
     """Return the arguments of the preview, as their reviewer reads them."""
-    args: dict[str, Any] = sealing.args_for_reviewers(approval.tool, row.arguments)
+    args: dict[str, Any] = sealing.open_args_for_reviewers(approval.tool, row.arguments)
     return args
 
 
-def _context(
+def _build_page_context(
     request: HttpRequest, approval: approval_views.ApprovalView, problem: RequestError | None
 ) -> dict[str, Any]:
     return {
@@ -222,7 +228,7 @@ def _context(
         "status": approval.status,
         "problem": problem,
         "stale": isinstance(problem, DigestMismatch),
-        "reason": form_text(request.POST, "reason"),
+        "reason": read_text(request.POST, "reason"),
         "max_reason": MAX_REASON,
     }
 
@@ -231,7 +237,7 @@ def read_arguments(request: HttpRequest) -> Any:
     """Return the arguments that the page of the differences sent, their text if it is not JSON, None without any."""
     if FIELD not in request.POST:
         return None
-    text = form_text(request.POST, FIELD)
+    text = read_text(request.POST, FIELD)
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -241,7 +247,7 @@ def read_arguments(request: HttpRequest) -> Any:
 def _open_part(approval: approval_views.ApprovalView) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return schema and arguments without the secret ones, which stay as they are."""
     schema = approval.schema if isinstance(approval.schema, dict) else {}
-    redacted = {name for name, value in _args(approval).items() if value == sealing.REDACTED}
+    redacted = {name for name, value in _read_args(approval).items() if value == sealing.REDACTED}
     secret = redacted | json_schema.write_only(schema)
     rules, needed = schema.get("properties", {}), schema.get("required", [])
     open_schema = {
@@ -250,9 +256,9 @@ def _open_part(approval: approval_views.ApprovalView) -> tuple[dict[str, Any], d
         "required": [name for name in needed if name not in secret],
     }
     return open_schema, {
-        name: value for name, value in _args(approval).items() if name not in secret
+        name: value for name, value in _read_args(approval).items() if name not in secret
     }
 
 
-def _args(approval: approval_views.ApprovalView) -> dict[str, Any]:
+def _read_args(approval: approval_views.ApprovalView) -> dict[str, Any]:
     return approval.args if isinstance(approval.args, dict) else {}

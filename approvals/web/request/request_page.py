@@ -24,34 +24,34 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.reads.inbox import Neighbours
 from approvals.rights.principals import Scope
 from approvals.web import list_position as places
-from approvals.web.components.arguments import arguments, fields
-from approvals.web.components.call_status import aftermath
-from approvals.web.components.decision_form import reading_panel
+from approvals.web.components.arguments import list_arguments, list_fields
+from approvals.web.components.call_status import describe_aftermath
+from approvals.web.components.decision_form import build_reading_panel
 from approvals.web.pages.second_factors import read_ways_to_confirm
 from runtime.core.values.enums import CallState, Verdict
-from runtime.core.values.ids import turn_of
+from runtime.core.values.ids import parse_turn
 from runtime.core.values.limits import MAX_MESSAGE, MAX_REASON
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import RequestError
 from runtime.keyring.sealing import REDACTED
 from runtime.ports import wiring
-from runtime.reads.labels import effect_texts
+from runtime.reads.labels import describe_effect
 from runtime.reads.trace.calls import CallRecord
 from runtime.reads.transcript import (
     CallContext,
     Transcript,
-    context_of,
-    reachable_transcript,
+    build_call_context,
+    read_reachable_transcript,
     read_unreceived,
 )
-from runtime.reads.version_diff import VersionDifference, differences
+from runtime.reads.version_diff import VersionDifference, list_differences
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import AUTHENTICATED, form_text
+from runtime.web.requests import AUTHENTICATED, read_text
 
 T = TypeVar("T")
 
 
-def page_context(
+def build_page_context(
     request: HttpRequest,
     approval: approval_views.ApprovalView,
     problem: RequestError | None = None,
@@ -59,17 +59,17 @@ def page_context(
     """Build the context of a page; `problem` is the error of the decision just sent."""
     reader = approval.reader
     is_admin = reader is not None and reader.has(Scope.ADMIN)
-    transcript = reachable_transcript(approval.run, provider_errors=is_admin)
+    transcript = read_reachable_transcript(approval.run, provider_errors=is_admin)
     position = places.read_position(request)
     neighbours = (
         Neighbours()  # no part of an open page
         if _is_open(request)
-        else places.neighbours(position, reader, approval)
+        else places.find_neighbours(position, reader, approval)
     )
-    status = _status(approval)
+    status = _compute_status(approval)
     call = transcript.call(approval.frame, approval.call)
     sent = read_unreceived(approval.run)
-    around = context_of(transcript, frame=approval.frame, call=approval.call)
+    around = build_call_context(transcript, frame=approval.frame, call=approval.call)
     effective_at = approval.effective_at
     is_decider = reader is not None and approval.decided_by == reader.person
     root = transcript.roots[0] if transcript.roots else None
@@ -79,47 +79,49 @@ def page_context(
         "next": neighbours.after,
         "past": neighbours.past,
         "list_query": position.query,
-        "agent_texts": _agent_texts(transcript, approval),
+        "agent_texts": _list_agent_texts(transcript, approval),
         "section": "inbox",
         "approval": approval,
-        "votes": (panel := deciders.panel(approval)),
-        "could_decide": deciders.could_decide(approval),
-        "too_few": (able := deciders.too_few(approval, panel)),
-        "absent": () if able is None else absences.able(approval.id),
-        **teamwork_context(request, approval),
+        "votes": (panel := deciders.find_panel(approval)),
+        "could_decide": deciders.name_possible_deciders(approval),
+        "too_few": (able := deciders.find_too_few_people(approval, panel)),
+        "absent": () if able is None else absences.list_able_absentees(approval.id),
+        **build_teamwork_context(request, approval),
         "status": status,
-        "agent": _agent(approval),
-        "outside": (outside := external_requests.claim_of(approval)),
-        "arguments": arguments(approval.args, approval.schema)
+        "agent": _name_agent(approval),
+        "outside": (outside := external_requests.read_claim(approval)),
+        "arguments": list_arguments(approval.args, approval.schema)
         if outside is None
-        else arguments(approval.args["arguments"], None),
-        "effect": effect_texts(approval.effect)[1],
+        else list_arguments(approval.args["arguments"], None),
+        "effect": describe_effect(approval.effect)[1],
         "call_context": around,
-        "strip": strip(around, call, _agent(approval)),
-        "run_input": next((fields(value) for value in values), []),
+        "strip": strip(around, call, _name_agent(approval)),
+        "run_input": next((list_fields(value) for value in values), []),
         **_run_so_far(transcript, around),
         "open_calls": around.open,
         "call": call,
-        "after": aftermath(approval, status, call, reader),
+        "after": describe_aftermath(approval, status, call, reader),
         "transcript": transcript,
-        "updates": updates(approval, transcript),
-        "unshown": checks.unshown(transcript.unreadable),
+        "updates": list_updates(approval, transcript),
+        "unshown": checks.describe_unreadable(transcript.unreadable),
         "stopped": sent.quarantined,
         "sent": sent,
         "undo_until": (
-            effective_at if is_decider and effective_at and effective_at > clock.now() else None
+            effective_at
+            if is_decider and effective_at and effective_at > clock.read_time()
+            else None
         ),
-        "reading": reading_panel(approval, request.user.get_username()),
+        "reading": build_reading_panel(approval, request.user.get_username()),
         "problem": problem,
         "stale": isinstance(problem, DigestMismatch),
-        "reason": form_text(request.POST, "reason"),
+        "reason": read_text(request.POST, "reason"),
         **_step_up(request, approval),
         "max_reason": MAX_REASON,
         "max_message": MAX_MESSAGE,
     }
 
 
-def answer(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+def render_request(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
     """Render the page; for a page that is already open, only the part that changes.
 
     After a decision beside the list, which names the panel as its target, the toast comes with it.
@@ -134,7 +136,7 @@ def answer(request: HttpRequest, template: str, context: dict[str, Any]) -> Http
     return page
 
 
-def already_closed(
+def answer_already_closed(
     request: HttpRequest,
     approval: approval_views.ApprovalView,
     verdict: Verdict,
@@ -147,10 +149,10 @@ def already_closed(
     context = {
         "section": "inbox",
         "approval": approval,
-        "status": _status(approval),
+        "status": _compute_status(approval),
         "verb": VERDICTS[verdict].verb,
-        "reason": form_text(request.POST, "reason"),
-        "result": form_text(request.POST, "result"),
+        "reason": read_text(request.POST, "reason"),
+        "result": read_text(request.POST, "result"),
     }
     return render(request, "approvals/conflict.html", context, status=exc.status)
 
@@ -179,7 +181,11 @@ def _run_so_far(transcript: Transcript, around: CallContext) -> dict[str, Any]:
     by_frame = groupby(_nearest(messages), key=lambda pair: pair[0])
     return {
         "done_calls": [
-            (call, fields(call.args), fields(call.result) if call.result is not None else [])
+            (
+                call,
+                list_fields(call.args),
+                list_fields(call.result) if call.result is not None else [],
+            )
             for call in _nearest(calls)
         ],
         "conversation": [(frame, [pair[1] for pair in pairs]) for frame, pairs in by_frame],
@@ -232,16 +238,18 @@ def strip(around: CallContext, call: CallRecord | None, agent: str) -> Strip:
         ]
     else:
         settled = (
-            other for other in _calls_on_path(around.settled, around) if not other.keeps_plan
+            other for other in _select_calls_on_path(around.settled, around) if not other.keeps_plan
         )
         steps = list(
-            _in_rows(
+            _group_steps(
                 ("done" if other.state is CallState.RETURNED else "failed", other.tool)
                 for other in settled
             )
         )
         steps.append(StripStep(state="now", tool=call.tool if call else agent))
-        steps += _in_rows(("later", other.tool) for other in _calls_on_path(around.open, around))
+        steps += _group_steps(
+            ("later", other.tool) for other in _select_calls_on_path(around.open, around)
+        )
     is_past = [step.state in ("done", "failed") for step in steps]
     now = is_past.index(False) if False in is_past else len(steps)
     first, end = max(0, now - MAX_BEFORE), now + 1 + MAX_AFTER
@@ -262,7 +270,7 @@ class Update:
         return any(difference.asks for difference in self.differences)
 
 
-def updates(approval: ApprovalView, transcript: Transcript) -> tuple[Update, ...]:
+def list_updates(approval: ApprovalView, transcript: Transcript) -> tuple[Update, ...]:
     """Return the newer versions of the agent that asked and of those above it, by the published definitions.
 
     Only a pending request of a call has any: a version gate shows its changes itself.
@@ -278,9 +286,9 @@ def updates(approval: ApprovalView, transcript: Transcript) -> tuple[Update, ...
         Update(
             agent=change.agent,
             published_at=change.published_at,
-            differences=differences(change.changes),
+            differences=list_differences(change.changes),
         )
-        for change in wiring.catalogue().updates(used)
+        for change in wiring.resolve_catalogue().list_updates(used)
     )
 
 
@@ -300,11 +308,13 @@ class ExtensionForm(PageForm):
         )
 
 
-def teamwork_context(request: HttpRequest, approval: approval_views.ApprovalView) -> dict[str, Any]:
+def build_teamwork_context(
+    request: HttpRequest, approval: approval_views.ApprovalView
+) -> dict[str, Any]:
     """Read who else is concerned with the request, for its page."""
     reader = request.user.get_username()
     return {
-        "teamwork": marks.of(approval.id, reader),
+        "teamwork": marks.read_teamwork(approval.id, reader),
         "reader": reader,
         "max_comment": teamwork.MAX_COMMENT,
         "extension": ExtensionForm(approval) if approval.may_extend else None,
@@ -318,7 +328,7 @@ def _step_up(request: HttpRequest, approval: approval_views.ApprovalView) -> dic
         return {}
     if not approval.is_pending or approval.denial is not None:
         return {}
-    if demands.accept(proof, clock.now()):
+    if demands.accept(proof, clock.read_time()):
         return {}
     return {"step_up": True, **read_ways_to_confirm(request)}
 
@@ -328,17 +338,17 @@ def _is_open(request: HttpRequest) -> bool:
     return request.method == "GET" and "HX-Request" in request.headers
 
 
-def _agent(approval: approval_views.ApprovalView) -> str:
+def _name_agent(approval: approval_views.ApprovalView) -> str:
     """Name the agent that made the call or is blocked."""
     agents = approval.path[:-1] if approval.call else approval.path
     return agents[-1] if agents else "The agent"
 
 
-def _agent_texts(transcript: Transcript, approval: approval_views.ApprovalView) -> list[Any]:
+def _list_agent_texts(transcript: Transcript, approval: approval_views.ApprovalView) -> list[Any]:
     """Return the agent's text in the model reply with this call, unless it is sealed."""
     if not approval.call or approval.tampered:
         return []
-    turn = turn_of(approval.call)
+    turn = parse_turn(approval.call)
     frame = next((frame for frame in transcript.frames() if frame.id == approval.frame), None)
     messages = frame.messages if frame else ()
     texts = [
@@ -347,19 +357,19 @@ def _agent_texts(transcript: Transcript, approval: approval_views.ApprovalView) 
     return [text for text in texts if str(text).strip('"') != REDACTED]
 
 
-def _status(approval: approval_views.ApprovalView) -> str:
+def _compute_status(approval: approval_views.ApprovalView) -> str:
     """Return the status; `expired` from the deadline on, even if the expiry is not stored yet."""
-    is_late = approval.expires_at is not None and approval.expires_at <= clock.now()
+    is_late = approval.expires_at is not None and approval.expires_at <= clock.read_time()
     return "expired" if approval.is_pending and is_late else approval.stored.status
 
 
-def _calls_on_path(calls: Iterable[CallRecord], around: CallContext) -> Iterable[CallRecord]:
+def _select_calls_on_path(calls: Iterable[CallRecord], around: CallContext) -> Iterable[CallRecord]:
     """Return the calls of the agents on the path: other agents have steps of their own."""
     frames = {frame.id for frame in around.path}
     return (call for call in calls if call.frame in frames)
 
 
-def _in_rows(steps: Iterable[tuple[State, str]]) -> Iterable[StripStep]:
+def _group_steps(steps: Iterable[tuple[State, str]]) -> Iterable[StripStep]:
     """Make one step of alike ones in a row."""
     for (state, tool), row in groupby(steps):
         yield StripStep(state=state, tool=tool, number=len(list(row)))

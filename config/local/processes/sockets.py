@@ -11,7 +11,7 @@ FIRST_PORT = 8000
 TRIED = 100
 
 
-def web(host: str, port: int | None) -> socket.socket:
+def listen_for_web(host: str, port: int | None) -> socket.socket:
     """Listen on the requested port, else on the first free one from 8000. Raise Refused if it is taken."""
     if port is not None:
         return _listen(host, port)
@@ -23,7 +23,7 @@ def web(host: str, port: int | None) -> socket.socket:
     return _listen(host, 0)
 
 
-def any_port(preferred: int | None) -> socket.socket:
+def listen_on_any_port(preferred: int | None) -> socket.socket:
     """Listen on the preferred port if it is free, else on any."""
     try:
         return _listen("127.0.0.1", preferred or 0)
@@ -31,7 +31,7 @@ def any_port(preferred: int | None) -> socket.socket:
         return _listen("127.0.0.1", 0)
 
 
-def port_of(listener: socket.socket) -> int:
+def read_port(listener: socket.socket) -> int:
     """Return the port of a listening socket."""
     port: int = listener.getsockname()[1]
     return port

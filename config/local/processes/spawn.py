@@ -42,8 +42,8 @@ def start(
         stderr=subprocess.STDOUT,
         start_new_session=True,
         pass_fds=tuple(pass_fds),
-        preexec_fn=_on_linux(when_we_die, core),  # noqa: PLW1509 - the launcher has no threads
-        **account.popen(),
+        preexec_fn=_make_child_setup(when_we_die, core),  # noqa: PLW1509 - the launcher has no threads
+        **account.build_popen_arguments(),
     )
 
 
@@ -58,7 +58,7 @@ def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> No
         pass
 
 
-def how_it_ended(process: subprocess.Popen[bytes]) -> str:
+def describe_end(process: subprocess.Popen[bytes]) -> str:
     """Return the exit code of an ended process, or the name of the signal that ended it."""
     if process.returncode < 0:
         with suppress(ValueError):
@@ -66,18 +66,18 @@ def how_it_ended(process: subprocess.Popen[bytes]) -> str:
     return f"exit code {process.returncode}"
 
 
-def plain_environment() -> dict[str, str]:
+def build_plain_environment() -> dict[str, str]:
     """Return the variables that a server needs to run, without secrets."""
     names = ("PATH", "HOME", "TMPDIR", "TZ", "LD_LIBRARY_PATH")
     return {name: os.environ[name] for name in names if name in os.environ} | {"LANG": "C"}
 
 
-def cores() -> Sequence[int]:
+def list_cores() -> Sequence[int]:
     """List the cores that we may use; empty if the system cannot pin a program to one."""
     return sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else ()
 
 
-def _on_linux(number: signal.Signals, core: int | None) -> Callable[[], None] | None:
+def _make_child_setup(number: signal.Signals, core: int | None) -> Callable[[], None] | None:
     """Return the function that a child runs before its program; None outside Linux.
 
     The kernel then signals the child when the launcher dies, even by kill -9, and the child stays on its core. On other
@@ -93,7 +93,7 @@ def _on_linux(number: signal.Signals, core: int | None) -> Callable[[], None] | 
             os.kill(os.getpid(), signal.SIGKILL)
         # A step passes between threads 12 times: two free workers made 534 steps a second, pinned ones 812
         if core is not None:
-            with suppress(OSError):  # the core may have been withdrawn since `cores`
+            with suppress(OSError):  # the core may have been withdrawn since `list_cores`
                 os.sched_setaffinity(0, {core})
 
     return ask

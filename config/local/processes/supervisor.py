@@ -140,7 +140,7 @@ class Supervisor:
                     running.kill_at, running.restart_at = None, 0.0
                     continue
                 running.ends += 1
-                how, pause = spawn.how_it_ended(process), running.schedule_restart()
+                how, pause = spawn.describe_end(process), running.schedule_restart()
                 self._say(f"{running.service.name} ended ({how}); again in {pause:g} s")
             elif running.kill_at is not None and time.monotonic() >= running.kill_at:
                 spawn.signal_group(process, signal.SIGKILL)  # SIGCHLD wakes this loop
@@ -211,15 +211,15 @@ def open_log(folder: Path, name: str) -> IO[bytes]:
     return (folder / f"{name}.log").open("ab")
 
 
-def logged_cause(folder: Path, name: str) -> str:
+def find_logged_cause(folder: Path, name: str) -> str:
     """Return the cause of a server's end from its log, after a colon; empty if the log names none."""
     text = (folder / f"{name}.log").read_text(errors="replace")
     fatal = [one for one in _FATAL.findall(text) if not one.startswith("the database system is")]
-    message = fatal[-1] if fatal else last_line(folder, name)
+    message = fatal[-1] if fatal else read_last_line(folder, name)
     return f": {message}" if message else ""
 
 
-def last_line(folder: Path, name: str) -> str:
+def read_last_line(folder: Path, name: str) -> str:
     """Return the last line of a process's log; empty if it wrote nothing."""
     lines = (folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
     return lines[-1].strip() if lines else ""

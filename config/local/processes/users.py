@@ -25,23 +25,23 @@ class Account:
     gid: int
     switch: bool
 
-    def popen(self) -> dict[str, Any]:
+    def build_popen_arguments(self) -> dict[str, Any]:
         """Return the arguments with which subprocess starts a program as this account."""
         if not self.switch:
             return {}
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
 
 
-def starter() -> Account:
+def read_starter_account() -> Account:
     """Return the account of the starter."""
     uid = os.geteuid()
-    return Account(name=_name_of(uid), uid=uid, gid=os.getegid(), switch=False)
+    return Account(name=_name_account(uid), uid=uid, gid=os.getegid(), switch=False)
 
 
-def unprivileged() -> Account:
+def find_unprivileged_account() -> Account:
     """Return the starter, or an unprivileged account for root. Raise Refused if root finds no such account."""
     if os.geteuid() != 0:
-        return starter()
+        return read_starter_account()
     for name in _UNPRIVILEGED:
         try:
             entry = pwd.getpwnam(name)
@@ -81,12 +81,12 @@ def chown(account: Account, paths: Sequence[Path]) -> None:
             os.chown(path, account.uid, account.gid)
 
 
-def owner_of(path: Path) -> str:
+def name_owner(path: Path) -> str:
     """Return the name of the account that owns a file or folder."""
-    return _name_of(path.stat().st_uid)
+    return _name_account(path.stat().st_uid)
 
 
-def _name_of(uid: int) -> str:
+def _name_account(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:  # an account without a name, common in containers

@@ -71,15 +71,17 @@ class Books:
                 connection.execute(TABLES)
 
 
-def of(home: DataDir) -> Books:
+def read_books(home: DataDir) -> Books:
     """Return the books of a data folder. The first call creates the passwords."""
     return Books(passwords={name: home.secret(name) for name in (READER, WRITER)})
 
 
-def environment(cluster: postgres.Cluster, home: DataDir) -> dict[str, str]:
+def build_books_variables(cluster: postgres.Cluster, home: DataDir) -> dict[str, str]:
     """Return the variables of workers that name the books."""
-    passwords = of(home).passwords
+    passwords = read_books(home).passwords
     return {
-        f"{role.upper()}_URL": postgres.url(cluster.socket, role, passwords[role], DATABASE)
+        f"{role.upper()}_URL": postgres.build_postgres_url(
+            cluster.socket, role, passwords[role], DATABASE
+        )
         for role in (READER, WRITER)
     }

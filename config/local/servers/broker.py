@@ -30,10 +30,10 @@ class Broker:
 
     def url(self) -> str:
         """Return the REDIS_URL of this broker."""
-        return url(self.socket)
+        return build_broker_url(self.socket)
 
 
-def url(socket: Path) -> str:
+def build_broker_url(socket: Path) -> str:
     """Return the REDIS_URL of the broker whose socket is in this folder."""
     return f"unix://{socket / _SOCKET}"
 
@@ -63,7 +63,7 @@ def start(
     process = spawn.start(
         [broker.program, *(part for name, value in settings.items() for part in (name, value))],
         account=broker.account,
-        environment=spawn.plain_environment() | {spawn.MARK: broker.mark},
+        environment=spawn.build_plain_environment() | {spawn.MARK: broker.mark},
         folder=broker.data,
         log=log,
         when_we_die=signal.SIGTERM,
@@ -85,7 +85,7 @@ def _wait(broker: Broker, process: subprocess.Popen[bytes], pause: Callable[[flo
                 client.ping()
             except redis.RedisError as error:
                 if process.poll() is not None:
-                    raise Ended(f"the broker ended: {spawn.how_it_ended(process)}") from error
+                    raise Ended(f"the broker ended: {spawn.describe_end(process)}") from error
                 if time.monotonic() > deadline:
                     raise DidNotStart(f"the broker did not start: {error}") from error
             else:

@@ -26,7 +26,7 @@ from psycopg.rows import TupleRow
 from config.local.data_dir import DataDir
 from config.local.errors import DidNotStart, Ended, Refused
 from config.local.processes import spawn
-from config.local.processes.users import Account, chown, owner_of
+from config.local.processes.users import Account, chown, name_owner
 
 SUPERUSER = "postgres"
 DATABASE = "signoff"
@@ -54,7 +54,7 @@ class Cluster:
 
     def url(self, database: str = DATABASE) -> str:
         """Return the superuser's DATABASE_URL."""
-        return url(self.socket, self.superuser, self.password, database)
+        return build_postgres_url(self.socket, self.superuser, self.password, database)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Roles:
                 connection.execute(statement)
 
 
-def url(socket: Path, role: str, password: str, database: str = DATABASE) -> str:
+def build_postgres_url(socket: Path, role: str, password: str, database: str = DATABASE) -> str:
     """Return the DATABASE_URL of a role, with the socket's folder as the host."""
     return f"postgres://{role}:{quote(password)}@{quote(str(socket), safe='')}/{database}"
 
@@ -94,7 +94,7 @@ def initialise(cluster: Cluster) -> bool:
     if cluster.data.exists():
         status = cluster.data.stat()
         if status.st_uid != cluster.account.uid:
-            owner, name = owner_of(cluster.data), cluster.account.name
+            owner, name = name_owner(cluster.data), cluster.account.name
             raise Refused(
                 f"{cluster.data} belongs to {owner}, but Postgres runs as {name}:"
                 f" start as the account that made it, or chown -R {name} {cluster.data}"
@@ -103,7 +103,7 @@ def initialise(cluster: Cluster) -> bool:
             raise Refused(
                 f"{cluster.data} can be read by others, which Postgres refuses: chmod 700 {cluster.data}"
             )
-    major = _major_of(cluster)
+    major = _read_major_version(cluster)
     if marker.exists():
         there = marker.read_text(encoding="ascii").strip()
         if there != str(major):
@@ -117,7 +117,7 @@ def initialise(cluster: Cluster) -> bool:
         shutil.rmtree(fresh)
     fresh.mkdir(mode=0o700)
     chown(cluster.account, [fresh])
-    _initdb(cluster, fresh, major)
+    _run_initdb(cluster, fresh, major)
     fresh.rename(cluster.data)
     return True
 
@@ -159,7 +159,7 @@ def start(
             *(part for name, value in options.items() for part in ("-c", f"{name}={value}")),
         ],
         account=cluster.account,
-        environment=spawn.plain_environment() | {spawn.MARK: cluster.mark},
+        environment=spawn.build_plain_environment() | {spawn.MARK: cluster.mark},
         folder=cluster.data,
         log=log,
         when_we_die=signal.SIGINT,  # fast shutdown
@@ -196,7 +196,7 @@ def stop(process: subprocess.Popen[bytes], stop_timeout: float = 4.0) -> None:
     process.wait()
 
 
-def roles_of(home: DataDir) -> Roles:
+def read_roles(home: DataDir) -> Roles:
     """Return the roles of a data folder. The first call creates their passwords."""
     return Roles(
         passwords={
@@ -240,7 +240,7 @@ def _wait(
                     " put back the copy of a backup"
                 ) from error
             if process.poll() is not None:
-                raise Ended(f"Postgres ended: {spawn.how_it_ended(process)}") from error
+                raise Ended(f"Postgres ended: {spawn.describe_end(process)}") from error
             if time.monotonic() > deadline:
                 raise DidNotStart(f"Postgres did not start: {reason}") from error
         else:
@@ -248,7 +248,7 @@ def _wait(
         pause(0.03)
 
 
-def _initdb(cluster: Cluster, folder: Path, major: int) -> None:
+def _run_initdb(cluster: Cluster, folder: Path, major: int) -> None:
     # This locale's sort order does not change with an upgrade of the C library, which would break indexes.
     locale = ["--locale=C.UTF-8"]
     if major >= 17:
@@ -271,10 +271,10 @@ def _initdb(cluster: Cluster, folder: Path, major: int) -> None:
             ],
             capture_output=True,
             text=True,
-            env=spawn.plain_environment(),
+            env=spawn.build_plain_environment(),
             cwd=folder,
             check=False,
-            **cluster.account.popen(),
+            **cluster.account.build_popen_arguments(),
         )
     finally:
         password_file.unlink()
@@ -285,16 +285,16 @@ def _initdb(cluster: Cluster, folder: Path, major: int) -> None:
         raise DidNotStart(f"initdb failed: {reason}")
 
 
-def _major_of(cluster: Cluster) -> int:
+def _read_major_version(cluster: Cluster) -> int:
     """Parse the major version from output such as `postgres (PostgreSQL) 18.6`."""
     output = subprocess.run(
         [cluster.programs / "postgres", "--version"],
         capture_output=True,
         text=True,
         check=True,
-        env=spawn.plain_environment(),
+        env=spawn.build_plain_environment(),
         cwd="/",
-        **cluster.account.popen(),
+        **cluster.account.build_popen_arguments(),
     ).stdout
     match = re.search(r"\) (\d+)", output)
     if match is None:

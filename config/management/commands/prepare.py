@@ -52,11 +52,11 @@ class Command(BaseCommand):
                 raise CommandError(str(problem)) from problem
         for purpose in purposes.PURPOSES:
             files.ensure(purpose)
-        files.share()
+        files.share_keys()
         if options["without_static"]:
             return
         note = Path(settings.STATIC_ROOT) / COLLECTED
-        sources = hashlib.sha256("\n".join(_sources()).encode()).hexdigest()
+        sources = hashlib.sha256("\n".join(_list_sources()).encode()).hexdigest()
         if not note.exists() or note.read_text() != sources:  # compression takes a second
             note.unlink(missing_ok=True)
             call_command("collectstatic", interactive=False, verbosity=0)
@@ -79,7 +79,7 @@ def _require_known_migrations() -> None:
         )
 
 
-def _sources() -> Iterator[str]:
+def _list_sources() -> Iterator[str]:
     """Yield the storage settings, then each file with its size and modification time."""
     yield repr(settings.STORAGES["staticfiles"])
     for finder in get_finders():

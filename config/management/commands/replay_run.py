@@ -38,10 +38,10 @@ class Command(BaseCommand):
             registry = with_external_agent(load(settings.SIGNOFF_AGENTS, settings.AGENTS_DIR))
             handler = AgentEffects(registry, prompts=StoredPrompts())
             result = replay(
-                pool.in_transaction,
+                pool.join_transaction,
                 options["run"],
                 handler=handler,
-                approvals=wiring.approvals(),
+                approvals=wiring.resolve_approvals(),
                 is_scripted=handler.is_scripted,
             )
         except (RegistryError, RuntimeFault) as exc:

@@ -65,8 +65,10 @@ class Command(BaseCommand):
             for reply in tried_run.replies:
                 self.stdout.write(f"  Entry {reply.position}, {' › '.join(reply.path)}")
                 # A model's words could move the cursor, or imitate the lines below.
-                self.stdout.write(f"    recorded: {write_on_one_line(_words(reply.recorded))}")
-                now = reply.error or _words(reply.tried)
+                self.stdout.write(
+                    f"    recorded: {write_on_one_line(_describe_reply(reply.recorded))}"
+                )
+                now = reply.error or _describe_reply(reply.tried)
                 self.stdout.write(
                     f"    tried:    {write_on_one_line(now) if reply.differs or reply.error else 'the same'}"
                 )
@@ -80,7 +82,7 @@ class Command(BaseCommand):
         )
 
 
-def _words(reply: Any) -> str:
+def _describe_reply(reply: Any) -> str:
     words = [f"calls {call['tool']} with {redact(call['args'])}" for call in reply.calls]
     if reply.output is not None:
         words.append(f"ends with {redact(reply.output)}")

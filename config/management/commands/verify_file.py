@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from approvals.port.evidence import VerifiedEvidence, verify_rows
 from runtime.control import verified_file
 from runtime.control.verified_file import VerifiedEntries, VerifiedFile
-from runtime.core.run.continuation import status_of
+from runtime.core.run.continuation import derive_status
 from runtime.core.values.texts import write_on_one_line
 from runtime.errors import Tampered
 from runtime.keyring import files, purposes
@@ -64,12 +64,12 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         path: Path = options["file"]
-        archives = _keys(options["key"], purposes.ARCHIVES)
+        archives = _read_keys(options["key"], purposes.ARCHIVES)
         key_files = {purposes.DECISIONS: options["decisions"], purposes.RIGHTS: options["rights"]}
         keys = PublicKeys(
-            keys={purpose: _keys(file, purpose) for purpose, file in key_files.items() if file}
+            keys={purpose: _read_keys(file, purpose) for purpose, file in key_files.items() if file}
         )
-        data = _bytes(path)
+        data = _read_bytes(path)
         try:
             verified = verified_file.verify(data, archives.values(), options["run"])
             evidence = verify_rows(
@@ -79,24 +79,24 @@ class Command(BaseCommand):
             raise CommandError(write_on_one_line(f"{path} is refused: {exc}")) from exc
         try:
             before = verified_file.verify_removed(
-                verified, map(_bytes, options["entries"]), tuple(archives.values())
+                verified, map(_read_bytes, options["entries"]), tuple(archives.values())
             )
         except Tampered as exc:
             raise CommandError(
                 write_on_one_line(f"A file of removed entries is refused: {exc}")
             ) from exc
-        status = status_of(verified.now, leased=False)
+        status = derive_status(verified.now, leased=False)
         lines = (
             f"Run {verified.run} of {verified.now.agent}, started by {verified.now.requester}: {status}",
             f"File sha256:{hashlib.sha256(data).hexdigest()}",
-            *_verified(verified, evidence, before),
-            *_not_verified(verified, evidence, before),
+            *_describe_verified(verified, evidence, before),
+            *_describe_unverified(verified, evidence, before),
         )
         for line in lines:  # words of the file could move the cursor, or imitate a line
             self.stdout.write(write_on_one_line(line))
 
 
-def _keys(path: Path, purpose: str) -> dict[str, bytes]:
+def _read_keys(path: Path, purpose: str) -> dict[str, bytes]:
     if not path.is_file():
         raise CommandError(f"{path} is no file with public keys", returncode=UNREADABLE)
     try:
@@ -107,7 +107,7 @@ def _keys(path: Path, purpose: str) -> dict[str, bytes]:
         ) from exc
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             return file.read(MAX_BYTES + 1)
@@ -115,7 +115,7 @@ def _bytes(path: Path) -> bytes:
         raise CommandError(f"{path}: {exc.strerror}", returncode=UNREADABLE) from exc
 
 
-def _verified(
+def _describe_verified(
     verified: VerifiedFile, evidence: VerifiedEvidence, before: VerifiedEntries
 ) -> Iterator[str]:
     yield f"verified: the signature over every byte, with key {verified.signer}"
@@ -135,7 +135,7 @@ def _verified(
         yield f"verified: the signatures of {evidence.allowed} allowances that passed calls"
 
 
-def _not_verified(
+def _describe_unverified(
     verified: VerifiedFile, evidence: VerifiedEvidence, before: VerifiedEntries
 ) -> Iterator[str]:
     if evidence.unverified:

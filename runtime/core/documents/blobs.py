@@ -34,13 +34,13 @@ Recall = Callable[
 ]  # the texts that exist, by digest
 
 
-def memory_text(value: Any) -> str:
+def format_memory_text(value: Any) -> str:
     """Return an input or an answer as text, at most MAX_REMEMBERED_TEXT characters of it."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= MAX_REMEMBERED_TEXT else text[: MAX_REMEMBERED_TEXT - 1] + "…"
 
 
-def memory_body(run: UUID, kind: str, text: str) -> str:
+def encode_memory(run: UUID, kind: str, text: str) -> str:
     """Return the JSON under whose hash a text of `run` is stored."""
     return json.dumps({"run": str(run), "kind": kind, "text": text}, separators=(",", ":"))
 
@@ -85,9 +85,9 @@ class Blob:
     is_summary: bool = False
 
 
-def blob_of(text: str) -> Blob:
+def make_blob(text: str) -> Blob:
     """Return the content of a text."""
-    return Blob(digest=digest_of(text), text=text)
+    return Blob(digest=hash_text(text), text=text)
 
 
 def extract_blob(
@@ -98,7 +98,7 @@ def extract_blob(
     A result above `outside_above` bytes is for the object store; None if there is no store.
     """
     if isinstance(event, events.MemorySummarised):
-        summary = Blob(digest=digest_of(event.text), text=event.text, is_summary=True)
+        summary = Blob(digest=hash_text(event.text), text=event.text, is_summary=True)
         return replace(event, digest=summary.digest, text=""), summary
     if not isinstance(event, WITH_CONTENT) or event.result is None:
         return event, None
@@ -109,26 +109,26 @@ def extract_blob(
     if len(text) <= KEPT_INLINE and not is_kept_file:
         return event, None
     outside = outside_above is not None and len(text) > outside_above
-    content = Blob(digest=digest_of(text), text=text, outside=outside)
+    content = Blob(digest=hash_text(text), text=text, outside=outside)
     stored = events.BlobRef(
         digest=content.digest, size=len(text), preview=text[:PREVIEW], outside=outside
     )
     return replace(event, result=None, stored=stored), content
 
 
-def digest_of(text: str) -> str:
+def hash_text(text: str) -> str:
     """Return the digest of a text, as `sha256:<hex>`."""
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
-def value_of(content: Blob) -> Any:
+def decode_blob(content: Blob) -> Any:
     """Return the value that was stored by its hash. Raises Unreadable if the text does not match the digest."""
-    if digest_of(content.text) != content.digest:
+    if hash_text(content.text) != content.digest:
         raise Unreadable(f"the content {content.digest} does not match its digest")
     return json.loads(content.text)
 
 
-def blob_refs(now: Continuation) -> frozenset[str]:
+def collect_blob_refs(now: Continuation) -> frozenset[str]:
     """Return the digests that the messages and calls of its frames refer to."""
     of_calls = {
         call.stored.digest for frame in now.frames.values() for call in frame.calls if call.stored
@@ -143,7 +143,7 @@ def blob_refs(now: Continuation) -> frozenset[str]:
     return frozenset(of_calls | of_messages)
 
 
-def begins(first: Messages, messages: Messages) -> bool:
+def is_earlier_state(first: Messages, messages: Messages) -> bool:
     """Say whether `first` was an earlier state of these messages. None of `first` may be empty.
 
     Messages are only added to a frame, or a summary replaces those from the second on. So the same objects at the
@@ -172,11 +172,11 @@ class InlinedMessages:
         self._inlined: dict[str, tuple[Messages, Messages]] = {}
         self._memory: Sequence[events.Remembered] = ()  # with which the root's messages were read
 
-    def messages(self, frame: Frame, memory: Sequence[events.Remembered] = ()) -> Messages:
+    def inline_messages(self, frame: Frame, memory: Sequence[events.Remembered] = ()) -> Messages:
         """Return the frame's messages with their stored results. `memory` is the run's, for its root frame."""
         before, filled = self._inlined.get(frame.id, ((), ()))
         changed = frame.id == ROOT and memory != self._memory
-        if not before or changed or not begins(before, frame.messages):
+        if not before or changed or not is_earlier_state(before, frame.messages):
             before, filled = (), ()
         filled += tuple(map(self._filled, frame.messages[len(before) :]))
         if not before and memory and frame.id == ROOT:

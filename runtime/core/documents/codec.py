@@ -45,7 +45,7 @@ from runtime.core.run.reducer import Entry
 from runtime.core.values.enums import EFFECT_CLASSES
 from runtime.core.values.errors import NewerSchema, NotJson, Unreadable
 from runtime.core.values.json_values import ENCLOSED_DEPTH, require_json
-from runtime.core.values.texts import plain
+from runtime.core.values.texts import clean_text
 
 SCHEMA = 1
 BEGINNING = f'{{"schema":{SCHEMA},'
@@ -94,9 +94,9 @@ _DEFLATE = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY, zdict=_DICT
 
 def prepare() -> None:
     """Build what reads and writes documents, before a process is ready: else its first runs would wait for it."""
-    _entries()
+    _make_entry_adapter()
     for kind in EVENT_TYPES:
-        _events_of(kind)
+        _make_kind_adapter(kind)
 
 
 def encode_entry(entry: Entry) -> str:
@@ -104,34 +104,34 @@ def encode_entry(entry: Entry) -> str:
 
     `{"schema", "at", "events": [{"type", …}]}`
     """
-    events = ",".join(_encoded(entry.events))
+    events = ",".join(_encode_events(entry.events))
     return f'{BEGINNING}"at":"{entry.at.isoformat()}","events":[{events}]}}'
 
 
 def require_encodable(event: Event) -> None:
     """Raise NotJson if an entry cannot carry this event."""
-    _encoded((event,))
+    _encode_events((event,))
 
 
 def decode_entry(text: str) -> Entry:
     """Read an entry from its text, compressed or not. Raises Unreadable or NewerSchema."""
-    text = plain_text(text)
+    text = decode_stored_text(text)
     try:
         if text.startswith(BEGINNING):
-            stored = _entries().validator.validate_json(text)
+            stored = _make_entry_adapter().validator.validate_json(text)
             return Entry(at=stored.at, events=stored.events)
         document = load_document(text)
         return Entry(
             at=datetime.fromisoformat(document["at"]),
-            events=_events().validator.validate_python(document["events"]),
+            events=_make_events_adapter().validator.validate_python(document["events"]),
         )
     except (KeyError, TypeError, ValueError) as exc:
         raise Unreadable(f"not an entry: {exc}") from exc
 
 
-def documents_of(events: tuple[Event, ...]) -> list[dict[str, Any]]:
+def build_event_documents(events: tuple[Event, ...]) -> list[dict[str, Any]]:
     """Return the events with every field, for readers."""
-    return list(_events().dump_python(events, mode="json"))
+    return list(_make_events_adapter().dump_python(events, mode="json"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,13 +143,13 @@ class _Stored:
     events: tuple[TaggedEvent, ...]
 
 
-def _encoded(events: tuple[Event, ...]) -> list[str]:
+def _encode_events(events: tuple[Event, ...]) -> list[str]:
     """Return the JSON of each event. Values are checked one by one only if the JSON may have some that are refused."""
     texts = []
     try:
         for event in events:
             kind: Any = type(event)
-            encoded = _events_of(kind).serializer.to_json(
+            encoded = _make_kind_adapter(kind).serializer.to_json(
                 (event,), exclude_defaults=True, ensure_ascii=True
             )
             fields = encoded.decode()[2:-2]  # within `[{` and `}]`
@@ -169,7 +169,7 @@ def _encoded(events: tuple[Event, ...]) -> list[str]:
 
 
 def _require(events: tuple[Event, ...]) -> None:
-    require_json(documents_of(events), "events", depth=ENCLOSED_DEPTH)
+    require_json(build_event_documents(events), "events", depth=ENCLOSED_DEPTH)
 
 
 def load_document(text: str) -> Document:
@@ -185,17 +185,17 @@ _CONFIG = ConfigDict(ser_json_inf_nan="constants")
 
 
 @cache
-def _events() -> TypeAdapter[tuple[Event, ...]]:
+def _make_events_adapter() -> TypeAdapter[tuple[Event, ...]]:
     return TypeAdapter(tuple[TaggedEvent, ...], config=_CONFIG)
 
 
 @cache
-def _entries() -> TypeAdapter[_Stored]:
+def _make_entry_adapter() -> TypeAdapter[_Stored]:
     return TypeAdapter(_Stored)
 
 
 @cache
-def _events_of(kind: Any) -> TypeAdapter[Any]:
+def _make_kind_adapter(kind: Any) -> TypeAdapter[Any]:
     alone: Any = tuple[kind]
     return TypeAdapter(alone, config=_CONFIG)
 
@@ -205,19 +205,19 @@ def _events_of(kind: Any) -> TypeAdapter[Any]:
 # `transactional` call is rolled back: both failed. A model call gave no reply.
 
 
-def result_lost(problem: str) -> dict[str, Any]:
+def make_lost_result(problem: str) -> dict[str, Any]:
     """Return the substitute for a result that cannot be kept."""
-    return {"happened": True, "result": None, "problem": plain(problem)}
+    return {"happened": True, "result": None, "problem": clean_text(problem)}
 
 
-def journaled(now: Continuation, event: Event) -> Event:
+def replace_unencodable(now: Continuation, event: Event) -> Event:
     """Return the event, or its substitute if it cannot be encoded. Raises NotJson if it has no substitute."""
     try:
         require_encodable(event)
         return event
     except NotJson as exc:
         problem = exc
-    error = plain(f"its outcome cannot be kept: {problem}")
+    error = clean_text(f"its outcome cannot be kept: {problem}")
     match event:
         case ToolReturned():
             terms = now.call(event.frame, event.call).terms
@@ -226,7 +226,7 @@ def journaled(now: Continuation, event: Event) -> Event:
                     frame=event.frame,
                     call=event.call,
                     attempt=event.attempt,
-                    result=result_lost(error),
+                    result=make_lost_result(error),
                 )
             return ToolFailed(
                 frame=event.frame, call=event.call, attempt=event.attempt, error=error
@@ -256,12 +256,12 @@ def upcast(document: object) -> Document:
     return document
 
 
-def readable_pattern() -> str:
+def build_readable_pattern() -> str:
     """Return how each readable text begins, as a regular expression of Postgres and of Python."""
     return rf'^\{{"schema": ?({"|".join(map(str, (*UPCASTERS, SCHEMA)))}),'
 
 
-def stored_text(text: str) -> str:
+def encode_stored_text(text: str) -> str:
     """Return the text of an entry as stored: compressed if that is shorter."""
     if len(text) > MAX_CHARACTERS or not text.startswith(_SCHEMA_1):
         return text
@@ -269,7 +269,7 @@ def stored_text(text: str) -> str:
     return short if len(short) < len(text) else text
 
 
-def plain_text(stored: str) -> str:
+def decode_stored_text(stored: str) -> str:
     """Return the text of a stored entry. Raises Unreadable."""
     if not stored.startswith(_BEGINNING):
         return stored
@@ -282,19 +282,19 @@ def plain_text(stored: str) -> str:
     return text
 
 
-def packed(stored: str) -> bytes | None:
-    """Return the compressed bytes of a stored text. None for a text that `unpacked` could not restore."""
+def pack_text(stored: str) -> bytes | None:
+    """Return the compressed bytes of a stored text. None for a text that `unpack_text` could not restore."""
     if not stored.startswith(_BEGINNING):
         return None
     try:
         compressed = a2b_base64(stored[len(_BEGINNING) : -len(_END)])
     except ValueError:
         return None
-    return compressed if unpacked(compressed) == stored else None
+    return compressed if unpack_text(compressed) == stored else None
 
 
-def unpacked(compressed: bytes) -> str:
-    """Return the stored text of which `packed` gives these bytes."""
+def unpack_text(compressed: bytes) -> str:
+    """Return the stored text of which `pack_text` gives these bytes."""
     return f"{_BEGINNING}{b2a_base64(compressed, newline=False).decode()}{_END}"
 
 

@@ -22,13 +22,13 @@ from runtime.core.run.calls import CallChange, call_after, propose_calls
 from runtime.core.run.continuation import Call, Continuation, Frame, replace
 from runtime.core.run.forks import restore_call
 from runtime.core.run.frames import (
-    input_message,
+    make_input_message,
+    make_person_message,
+    make_reply_message,
+    make_results_message,
     make_stricter,
-    person_message,
-    reply_message,
-    results_message,
 )
-from runtime.core.run.reducer import initial, step
+from runtime.core.run.reducer import make_initial_state, step
 from runtime.core.values.enums import SETTLED
 from runtime.core.values.errors import CoreError, IllegalTransition, UnknownSubject, Unreadable
 
@@ -50,8 +50,8 @@ class Brief:
 def prepare() -> None:
     """Build what reads and writes documents, before a process is ready: else its first runs would wait for it."""
     codec.prepare()
-    _continuations()
-    _lengths()
+    _make_continuation_adapter()
+    _make_lengths_adapter()
 
 
 def no_entries(position: int) -> str:
@@ -62,7 +62,7 @@ def no_entries(position: int) -> str:
 def encode_continuation(now: Continuation, lengths: Lengths | None = None) -> str:
     """Write a continuation as JSON text. `lengths` counts the messages and calls that a brief state leaves out."""
     beginning = codec.BEGINNING if lengths is None else f"{_BRIEF}{json.dumps(lengths)},"
-    text = _continuations().dump_json(now, exclude_defaults=True, ensure_ascii=True)
+    text = _make_continuation_adapter().dump_json(now, exclude_defaults=True, ensure_ascii=True)
     return f"{beginning}{text.decode()[1:]}"
 
 
@@ -76,12 +76,12 @@ def decode_continuation(
     """
     try:
         if text.startswith(codec.BEGINNING) and not text.startswith(_BRIEF):
-            return _continuations().validate_json(text)
+            return _make_continuation_adapter().validate_json(text)
         document = codec.load_document(text)
-        state = _continuations().validate_python(document)
+        state = _make_continuation_adapter().validate_python(document)
         if "told" not in document:
             return state
-        lengths = _lengths().validate_python(document["told"])
+        lengths = _make_lengths_adapter().validate_python(document["told"])
     except ValidationError as exc:
         raise Unreadable(f"not a continuation: {exc}") from exc
     conversations = conversations or Conversations()
@@ -93,7 +93,7 @@ def decode_continuation(
             conversations.read(text_of(position))
         if (restored := conversations.restore(state, lengths)) is not None:
             return restored
-        now = initial(state.run)
+        now = make_initial_state(state.run)
         for position in range(1, last + 1):
             entry = codec.decode_entry(text_of(position))
             now = step(now, entry.events, head=state.head, at=entry.at)
@@ -102,9 +102,12 @@ def decode_continuation(
     return now
 
 
-def document_of(continuation: Continuation) -> dict[str, Any]:
+def build_document(continuation: Continuation) -> dict[str, Any]:
     """Return the document with every field, for readers."""
-    return {"schema": codec.SCHEMA, **_continuations().dump_python(continuation, mode="json")}
+    return {
+        "schema": codec.SCHEMA,
+        **_make_continuation_adapter().dump_python(continuation, mode="json"),
+    }
 
 
 class Conversations:
@@ -135,7 +138,7 @@ class Conversations:
         except (LookupError, CoreError):
             self.is_complete = False  # the fold reports the cause
 
-    def brief(self, now: Continuation) -> Brief | None:
+    def shorten_continuation(self, now: Continuation) -> Brief | None:
         """Return `now`, the state after the last entry read, without the parts the entries contain.
 
         None if they differ.
@@ -143,11 +146,11 @@ class Conversations:
         if not self.is_complete or now.left or now.input != self._input:
             return None
         if self._frames.keys() != now.frames.keys() or not all(
-            self._frames[name].covers(frame) for name, frame in now.frames.items()
+            self._frames[name].is_equal_to_frame(frame) for name, frame in now.frames.items()
         ):
             return None
         frames = {
-            name: replace(frame, messages=(), calls=frame.of_turn())
+            name: replace(frame, messages=(), calls=frame.list_turn_calls())
             for name, frame in now.frames.items()
         }
         return Brief(state=replace(now, input=None, frames=frames), lengths=self._lengths())
@@ -186,7 +189,7 @@ class Conversations:
                 if closed.parent is not None and closed.call is not None:
                     self._frames[closed.parent].change_call(closed.call, event)
             case events.MessageReceived():
-                self._undelivered.append(person_message(event.by, event.text))
+                self._undelivered.append(make_person_message(event.by, event.text))
             case events.AgentChanged():
                 self._frames[event.frame].change_turn(make_stricter, event.writes)
             case events.Retried():
@@ -203,19 +206,19 @@ class _Conversation:
     def __init__(self, event: events.FrameOpened) -> None:
         self.parent = event.parent
         self.call = event.call
-        self.messages: list[dict[str, Any]] = [input_message(event.input)]
+        self.messages: list[dict[str, Any]] = [make_input_message(event.input)]
         self.calls: list[Call] = []
         self._turn = 0
         self._open: dict[str, Call] = {}
         self._unsettled = 0
 
-    def covers(self, frame: Frame) -> bool:
+    def is_equal_to_frame(self, frame: Frame) -> bool:
         """Say whether these messages and calls equal the frame's.
 
         If so, keep the frame's own objects for a faster next check.
         """
         messages, calls = list(frame.messages), list(frame.calls)
-        del calls[len(calls) - len(frame.of_turn()) :]
+        del calls[len(calls) - len(frame.list_turn_calls()) :]
         if self.messages != messages or self.calls != calls:
             return False
         self.messages, self.calls = messages, calls
@@ -230,7 +233,7 @@ class _Conversation:
         calls = propose_calls(event, self._turn)
         self._open = {call.id: call for call in calls}
         self._unsettled = len(calls)
-        self.messages.append(reply_message(event, calls))
+        self.messages.append(make_reply_message(event, calls))
 
     def change_call(self, call_id: str, event: CallChange) -> None:
         """Change a call of the open turn. When the last call is settled, add all results to the messages."""
@@ -238,17 +241,17 @@ class _Conversation:
         if call.state in SETTLED:
             self._unsettled -= 1
             if not self._unsettled:
-                self.messages.append(results_message(self._open.values()))
+                self.messages.append(make_results_message(self._open.values()))
 
     def change_turn(self, change: Callable[[Call, Any], Call], argument: object) -> None:
         self._open = {name: change(call, argument) for name, call in self._open.items()}
 
 
 @cache
-def _continuations() -> TypeAdapter[Continuation]:
+def _make_continuation_adapter() -> TypeAdapter[Continuation]:
     return TypeAdapter(Continuation)
 
 
 @cache
-def _lengths() -> TypeAdapter[Lengths]:
+def _make_lengths_adapter() -> TypeAdapter[Lengths]:
     return TypeAdapter(Lengths)

@@ -23,12 +23,12 @@ from uuid import UUID
 from pydantic import TypeAdapter, ValidationError
 
 from runtime.core.documents import codec, continuations
-from runtime.core.documents.blobs import blob_refs, digest_of
+from runtime.core.documents.blobs import collect_blob_refs, hash_text
 from runtime.core.run.continuation import Continuation, Phase
-from runtime.core.run.reducer import initial, step
+from runtime.core.run.reducer import make_initial_state, step
 from runtime.core.values.enums import CallState
 from runtime.core.values.errors import CoreError, NewerSchema, Unreadable
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 
 FORMAT = "signoff.run"
 MAX_BYTES = 64 * 1024 * 1024
@@ -88,7 +88,7 @@ _MANIFESTS: TypeAdapter[Manifest] = TypeAdapter(Manifest)
 _FILES: TypeAdapter[ExportFile] = TypeAdapter(ExportFile)
 
 
-def manifest_of(
+def build_manifest(
     now: Continuation,
     entries: Iterable[str],
     contents: dict[str, str],
@@ -104,24 +104,24 @@ def manifest_of(
         agent=now.agent,
         requester=now.requester,
         position=now.position,
-        entries=digest_of_entries(bodies),
+        entries=hash_entries(bodies),
         contents=tuple(sorted(contents)),
         agents=now.agents,
-        secrets=tuple(sorted(secret_key_ids([*bodies, *contents.values(), beginning]))),
-        record=_digest(record),
+        secrets=tuple(sorted(collect_secret_key_ids([*bodies, *contents.values(), beginning]))),
+        record=_hash_optional_text(record),
         removed=now.position - len(bodies),
-        beginning=_digest(beginning),
+        beginning=_hash_optional_text(beginning),
     )
-    return _text(_MANIFESTS.dump_python(manifest, mode="json"))
+    return _encode_document(_MANIFESTS.dump_python(manifest, mode="json"))
 
 
-def beginning_text(beginning: ExportedBeginning) -> str:
+def encode_beginning(beginning: ExportedBeginning) -> str:
     """Write where a shortened journal begins."""
     state = continuations.encode_continuation(beginning.state)
     return json.dumps({"at": beginning.at.isoformat(), "state": state}, separators=(",", ":"))
 
 
-def beginning_of(package: ExportFile) -> ExportedBeginning | None:
+def decode_beginning(package: ExportFile) -> ExportedBeginning | None:
     """Read where the journal of a file begins, None if it is whole. Raises Unreadable or NewerSchema."""
     if not package.beginning:
         return None
@@ -129,7 +129,7 @@ def beginning_of(package: ExportFile) -> ExportedBeginning | None:
         document = json.loads(package.beginning)
         at, state = datetime.fromisoformat(document["at"]), document["state"]
         beginning = ExportedBeginning(at=at, state=continuations.decode_continuation(state))
-        beginning_text(beginning)  # it can be stored
+        encode_beginning(beginning)  # it can be stored
     except NewerSchema:
         raise
     except (CoreError, LookupError, TypeError, ValueError, RecursionError) as exc:
@@ -142,7 +142,7 @@ def beginning_of(package: ExportFile) -> ExportedBeginning | None:
 
 def encode(package: ExportFile) -> str:
     """Write the file as compact JSON."""
-    return _text({"format": FORMAT, **_FILES.dump_python(package, mode="json")})
+    return _encode_document({"format": FORMAT, **_FILES.dump_python(package, mode="json")})
 
 
 def decode(text: str) -> ExportFile:
@@ -165,7 +165,7 @@ def check(package: ExportFile) -> tuple[Manifest, Continuation]:
 
     The signature is not checked here. Raises Unreadable or NewerSchema.
     """
-    manifest, now = _consistent(package)
+    manifest, now = _check_consistency(package)
     if package.record or now.phase is not Phase.EXPORTED:
         raise Unreadable("its journal does not end with an export")
     if any(call.state is CallState.STARTED for f in now.frames.values() for call in f.calls):
@@ -175,26 +175,26 @@ def check(package: ExportFile) -> tuple[Manifest, Continuation]:
 
 def check_archived(package: ExportFile) -> tuple[Manifest, Continuation]:
     """Do the same for the file of an archived run."""
-    manifest, now = _consistent(package)
+    manifest, now = _check_consistency(package)
     if not package.record or not now.ended:
         raise Unreadable("it is no archived run")
     return manifest, now
 
 
-def _consistent(package: ExportFile) -> tuple[Manifest, Continuation]:
-    manifest = _manifest(package.manifest)
-    if digest_of_entries(package.entries) != manifest.entries:
+def _check_consistency(package: ExportFile) -> tuple[Manifest, Continuation]:
+    manifest = _decode_manifest(package.manifest)
+    if hash_entries(package.entries) != manifest.entries:
         raise Unreadable("its entries differ from the signed ones")
-    if manifest.record != _digest(package.record):
+    if manifest.record != _hash_optional_text(package.record):
         raise Unreadable("its record differs from the signed one")
-    if manifest.beginning != _digest(package.beginning):
+    if manifest.beginning != _hash_optional_text(package.beginning):
         raise Unreadable("its beginning differs from the signed one")
     if sorted(package.contents) != list(manifest.contents) or any(
-        digest_of(body) != digest for digest, body in package.contents.items()
+        hash_text(body) != digest for digest, body in package.contents.items()
     ):
         raise Unreadable("its contents differ from the signed ones")
-    begun = beginning_of(package)
-    start = initial(manifest.run) if begun is None else begun.state
+    begun = decode_beginning(package)
+    start = make_initial_state(manifest.run) if begun is None else begun.state
     now = start
     for position, body in enumerate(package.entries, start=start.position + 1):
         try:
@@ -209,31 +209,31 @@ def _consistent(package: ExportFile) -> tuple[Manifest, Continuation]:
         raise Unreadable("its manifest does not fit its entries")
     if (manifest.removed, manifest.position) != (start.position, now.position):
         raise Unreadable("its manifest does not fit its entries")
-    if blob_refs(now) - package.contents.keys():
+    if collect_blob_refs(now) - package.contents.keys():
         raise Unreadable("it lacks contents that it refers to")
     return manifest, now
 
 
-def digest_of_entries(bodies: Iterable[str]) -> str:
+def hash_entries(bodies: Iterable[str]) -> str:
     """Return one digest of all entries, in their order."""
-    return digest_of_digests(digest_of(body) for body in bodies)
+    return hash_digests(hash_text(body) for body in bodies)
 
 
-def digest_of_digests(digests: Iterable[str]) -> str:
+def hash_digests(digests: Iterable[str]) -> str:
     """Return the digest of a list of entry digests."""
-    return sha256_of(list(digests))
+    return hash_value(list(digests))
 
 
-def entries_signed(manifest: str) -> tuple[int, str]:
+def read_signed_entries(manifest: str) -> tuple[int, str]:
     """Return how many entries a manifest leaves out, and the digest of the others; empty if it cannot be read."""
     try:
-        signed = _manifest(manifest)
+        signed = _decode_manifest(manifest)
     except CoreError:
         return 0, ""
     return signed.removed, signed.entries
 
 
-def secret_key_ids(texts: Iterable[str]) -> set[str]:
+def collect_secret_key_ids(texts: Iterable[str]) -> set[str]:
     """Return the ids of the keys that seal secrets in these texts.
 
     Without these keys the secrets cannot be opened.
@@ -241,15 +241,15 @@ def secret_key_ids(texts: Iterable[str]) -> set[str]:
     return {match["key"] for text in texts for match in _SEALED.finditer(text)}
 
 
-def _text(document: dict[str, Any]) -> str:
+def _encode_document(document: dict[str, Any]) -> str:
     return json.dumps(document, separators=(",", ":"))
 
 
-def _digest(text: str) -> str:
-    return digest_of(text) if text else ""
+def _hash_optional_text(text: str) -> str:
+    return hash_text(text) if text else ""
 
 
-def _manifest(text: str) -> Manifest:
+def _decode_manifest(text: str) -> Manifest:
     try:
         return _MANIFESTS.validate_python(codec.upcast(json.loads(text)))
     except (Unreadable, ValueError, RecursionError) as exc:

@@ -24,47 +24,51 @@ def is_started_by_people(agent: str) -> bool:
     return agent != AGENT
 
 
-def arguments(run_input: Any) -> dict[str, Any]:
+def read_call_arguments(run_input: Any) -> dict[str, Any]:
     """Return the arguments of the call. Raise NotJson if they cannot be shown to people."""
     submitted = run_input["submitted"]
-    call = {name: field_of(run_input, name) for name in ("tool", "server") if name in submitted}
-    context = field_of(run_input, "context") or {}
+    call = {
+        name: read_submitted_field(run_input, name)
+        for name in ("tool", "server")
+        if name in submitted
+    }
+    context = read_submitted_field(run_input, "context") or {}
     if context.get("risk") == "high":  # any other claim changes nothing
         call["risk"] = "high"
     return {
         "instance": run_input["instance"],
         "instance_name": run_input["instance_name"],
         **call,
-        "arguments": field_of(run_input, "arguments"),
+        "arguments": read_submitted_field(run_input, "arguments"),
     }
 
 
-def field_of(run_input: Any, name: str) -> Any:
+def read_submitted_field(run_input: Any, name: str) -> Any:
     """Return a submitted field as people read it, None if it was not sent. Raise NotJson."""
     text = run_input["submitted"].get(name)
-    return None if text is None else json_values.readable(json_values.read(text), name)
+    return None if text is None else json_values.make_readable(json_values.read(text), name)
 
 
-def names(run_input: Any) -> dict[str, Any]:
+def read_call_names(run_input: Any) -> dict[str, Any]:
     """Return the names of the tool and of the instance; none of a tool that cannot be shown."""
     try:
-        tool = field_of(run_input, "tool")
+        tool = read_submitted_field(run_input, "tool")
     except NotJson:
         tool = None
     return {"tool": tool, "instance": run_input["instance_name"]}
 
 
-def framework(run_input: Any) -> str:
+def read_framework(run_input: Any) -> str:
     """Return the framework that the instance names in its context, empty if it names none."""
     try:
-        context = field_of(run_input, "context")
+        context = read_submitted_field(run_input, "context")
     except NotJson:
         return ""
     value = context.get("framework") if isinstance(context, dict) else None
     return value if isinstance(value, str) else ""
 
 
-def deadline(run_input: Any) -> datetime:
+def read_deadline(run_input: Any) -> datetime:
     """Return when people can no longer decide. An input that is not ours has no time left."""
     try:
         return datetime.fromisoformat(run_input["deadline_at"])
@@ -72,7 +76,7 @@ def deadline(run_input: Any) -> datetime:
         return datetime.min.replace(tzinfo=UTC)
 
 
-def valid_seconds(run_input: Any) -> float:
+def read_valid_seconds(run_input: Any) -> float:
     """Return for how many seconds an approval may be used."""
     try:
         return float(run_input["valid_seconds"])

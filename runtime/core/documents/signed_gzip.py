@@ -13,7 +13,7 @@ import zlib
 from dataclasses import asdict, dataclass
 
 from runtime.core.values.errors import Unreadable
-from runtime.core.values.json_values import canonical
+from runtime.core.values.json_values import encode_canonical
 
 FORMAT = "signoff.signed"
 
@@ -35,26 +35,26 @@ class Head:
     body: str
     signature: str = ""
 
-    def statement(self) -> str:
+    def build_statement(self) -> str:
         """Return the signed text: the head without its signature, as canonical JSON (RFC 8785)."""
-        return _text({**asdict(self), "signature": ""})
+        return _encode_head({**asdict(self), "signature": ""})
 
 
-def body_of(text: str) -> bytes:
+def compress_body(text: str) -> bytes:
     """Compress an ASCII text to the part of a file that follows its head."""
     data, deflate = text.encode("ascii"), zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW)
     compressed = deflate.compress(data) + deflate.flush()
     return compressed + _TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)
 
 
-def digest_of(body: bytes) -> str:
+def hash_body(body: bytes) -> str:
     """Return the hash of a body, as its head has it."""
     return f"sha256:{hashlib.sha256(body).hexdigest()}"
 
 
 def encode(head: Head, body: bytes) -> bytes:
     """Return the bytes of a file."""
-    text = _text(asdict(head)).encode("ascii")
+    text = _encode_head(asdict(head)).encode("ascii")
     sizes = _SIZES.pack(len(text) + 4, _SUBFIELD, len(text))
     return _FIXED + sizes + text + body
 
@@ -64,7 +64,7 @@ def is_signed(data: bytes) -> bool:
     return data.startswith(_FIXED)
 
 
-def head_of(data: bytes) -> Head:
+def decode_head(data: bytes) -> Head:
     """Return the head of a file if it fits the bytes. The caller verifies its signature. Raises Unreadable."""
     start = len(_FIXED) + _SIZES.size
     if not is_signed(data) or len(data) < start:
@@ -82,12 +82,12 @@ def head_of(data: bytes) -> Head:
         raise Unreadable("the head of the file cannot be read") from exc
     if not is_same:
         raise Unreadable("the head of the file cannot be read")
-    if digest_of(body) != head.body:
+    if hash_body(body) != head.body:
         raise Unreadable("the file was changed or cut off after its head")
     return head
 
 
-def text_of(data: bytes, *, max_characters: int) -> str:
+def decompress_text(data: bytes, *, max_characters: int) -> str:
     """Decompress the text of a verified file, at most so many characters. Raises Unreadable."""
     inflate = zlib.decompressobj(_GZIP)
     try:
@@ -99,5 +99,5 @@ def text_of(data: bytes, *, max_characters: int) -> str:
     return text
 
 
-def _text(document: dict[str, str]) -> str:
-    return canonical({"format": FORMAT, **document}).decode()
+def _encode_head(document: dict[str, str]) -> str:
+    return encode_canonical({"format": FORMAT, **document}).decode()

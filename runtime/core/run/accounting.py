@@ -25,11 +25,11 @@ from runtime.core.values.budgets import (
     Limit,
     Rates,
     Spent,
-    tokens_of,
+    count_tokens,
 )
 from runtime.core.values.enums import CallState
 from runtime.core.values.errors import IllegalTransition, UnknownSubject
-from runtime.core.values.ids import depth_of
+from runtime.core.values.ids import compute_depth
 
 _ASKING = (Limit.TURNS, Limit.TOKENS, Limit.MICROS, Limit.SECONDS)
 _STARTING = (Limit.CALLS, Limit.SECONDS)
@@ -52,7 +52,7 @@ class LimitOwner:
     spent: Spent
     active_at_open: float = 0.0
 
-    def contains(self, frame: str) -> bool:
+    def is_owner_of(self, frame: str) -> bool:
         """Say whether the usage of this frame counts here."""
         return self.frame is None or frame == self.frame or frame.startswith(f"{self.frame}.")
 
@@ -69,7 +69,7 @@ def charge(now: Continuation, event: events.Event) -> Continuation:
         return now
     match event:
         case events.ModelReplied():
-            tokens = tokens_of(event.usage)
+            tokens = count_tokens(event.usage)
             spent = Spent(
                 turns=1, tokens=tokens, micros=event.cost or 0, unpriced=event.cost is None
             )
@@ -84,7 +84,7 @@ def charge(now: Continuation, event: events.Event) -> Continuation:
             | events.MemorySummarised()
         ):
             spent = Spent(
-                tokens=tokens_of(event.usage),
+                tokens=count_tokens(event.usage),
                 micros=event.cost or 0,
                 unpriced=event.cost is None,
             )
@@ -123,7 +123,7 @@ def _add(
 # Reserving
 
 
-def fits(now: Continuation, effect: Command, asking: Collection[str]) -> bool:
+def may_start_effect(now: Continuation, effect: Command, asking: Collection[str]) -> bool:
     """Say whether the limits allow this effect to start beside the running ones.
 
     `asking` are the frames with a running model call.
@@ -131,8 +131,8 @@ def fits(now: Continuation, effect: Command, asking: Collection[str]) -> bool:
     limits = _COUNTED.get(type(effect), ())
     if not limits or not isinstance(effect, CallModel | AnswerInquiry | StartTool):
         return True
-    for scope in _owners_of(now, effect.frame):
-        used = scope.spent + reserved(now, scope, asking)
+    for scope in _list_limit_owners(now, effect.frame):
+        used = scope.spent + compute_reserved(now, scope, asking)
         for limit in limits:
             allowed = scope.budget.of(limit)
             if allowed is not None and getattr(used, limit) >= allowed:
@@ -140,11 +140,11 @@ def fits(now: Continuation, effect: Command, asking: Collection[str]) -> bool:
     return True
 
 
-def reserved(now: Continuation, scope: LimitOwner, asking: Collection[str]) -> Spent:
+def compute_reserved(now: Continuation, scope: LimitOwner, asking: Collection[str]) -> Spent:
     """Return the amounts reserved for running effects in a scope."""
     total = NOTHING
     for frame in now.frames.values():
-        if scope.contains(frame.id):
+        if scope.is_owner_of(frame.id):
             started = sum(call.state is CallState.STARTED for call in frame.open_calls())
             total += Spent(calls=started)
             if frame.id in asking:
@@ -154,14 +154,14 @@ def reserved(now: Continuation, scope: LimitOwner, asking: Collection[str]) -> S
 
 def reserve_reply(rates: Rates | None, context: int) -> Spent:
     """Return the amount reserved for the next reply, if the last one left `context` tokens."""
-    price = rates.price(input=context, output=REPLY_TOKENS) if rates else 0
+    price = rates.compute_price(input=context, output=REPLY_TOKENS) if rates else 0
     return Spent(turns=1, tokens=context + REPLY_TOKENS, micros=price)
 
 
 # Exhausted limits
 
 
-def exhausted(
+def list_exhausted_limits(
     now: Continuation, effects: Sequence[Command], at: datetime
 ) -> tuple[ExhaustedLimit, ...]:
     """List the exhausted limits that a planned or waiting effect would need."""
@@ -183,7 +183,7 @@ def exhausted(
     needs += [(wait.frame, _WAITING) for wait in now.retries()]
     limits_by_owner: dict[tuple[str | None, Limit], ExhaustedLimit] = {}
     for frame, limits in needs:
-        for scope in _owners_of(now, frame):
+        for scope in _list_limit_owners(now, frame):
             for limit in limits:
                 exceeded = _check_limit(now, scope, limit, frame, at)
                 if exceeded is not None:
@@ -210,10 +210,10 @@ def _check_limit(
     used: Amount | None
     match limit:
         case Limit.SECONDS:
-            used = round(active_seconds(now, at) - scope.active_at_open, 3)
+            used = round(compute_active_seconds(now, at) - scope.active_at_open, 3)
         case Limit.DEPTH:
-            above = 0 if scope.frame is None else depth_of(scope.frame)
-            used = depth_of(frame) - above + 1
+            above = 0 if scope.frame is None else compute_depth(scope.frame)
+            used = compute_depth(frame) - above + 1
         case Limit.MICROS if scope.spent.unpriced or now.frame(frame).rates is None:
             used = None  # a price is not known
         case _:
@@ -247,10 +247,10 @@ def grant(now: Continuation, event: events.BudgetGranted) -> Continuation:
         amount = event.amounts[exhausted_limit.limit]
         if exhausted_limit.frame is not None:
             frame = now.frame(exhausted_limit.frame)
-            budget = (frame.budget or BudgetLimits()).granted(exhausted_limit.limit, amount)
+            budget = (frame.budget or BudgetLimits()).add_grant(exhausted_limit.limit, amount)
             now = now.with_frame(replace(frame, budget=budget))
         else:
-            budget = (now.budget or BudgetLimits()).granted(exhausted_limit.limit, amount)
+            budget = (now.budget or BudgetLimits()).add_grant(exhausted_limit.limit, amount)
             now = replace(now, budget=budget)
     return replace(now, short=None)
 
@@ -265,7 +265,7 @@ def _require_started(
 # Owners of limits
 
 
-def _owners_of(now: Continuation, frame: str) -> Iterator[LimitOwner]:
+def _list_limit_owners(now: Continuation, frame: str) -> Iterator[LimitOwner]:
     """Yield every scope with limits that a frame counts for."""
     if now.budget is not None:
         yield LimitOwner(frame=None, budget=now.budget, spent=now.spent)
@@ -295,18 +295,18 @@ def advance_clock(before: Continuation, after: Continuation, at: datetime) -> Co
         if not is_limited:
             return after
     return replace(
-        after, worked=active_seconds(after, at), ticking=at if _is_active(after) else None
+        after, worked=compute_active_seconds(after, at), ticking=at if _is_active(after) else None
     )
 
 
-def active_seconds(now: Continuation, at: datetime) -> float:
+def compute_active_seconds(now: Continuation, at: datetime) -> float:
     """Return the active seconds until `at`."""
     if now.ticking is None:
         return now.worked
     return now.worked + max(0.0, (at - now.ticking).total_seconds())
 
 
-def exhausted_at(now: Continuation) -> datetime | None:
+def find_exhaustion_time(now: Continuation) -> datetime | None:
     """Return the time at which a waiting retry would exhaust the limit; None if no retry waits or no limit is set."""
     if now.ticking is None:
         return None

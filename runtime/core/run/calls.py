@@ -20,14 +20,14 @@ from runtime.core.run.continuation import (
     Frame,
     Revision,
     ToRevise,
-    joined,
+    add_people,
     replace,
 )
-from runtime.core.run.transitions import CALLS, FRAMES, next_state, require_attempt
+from runtime.core.run.transitions import CALLS, FRAMES, look_up_next_state, require_attempt
 from runtime.core.values.enums import SETTLED
 from runtime.core.values.errors import IllegalTransition
-from runtime.core.values.ids import call_id, turn_key, turn_of
-from runtime.core.values.texts import plain
+from runtime.core.values.ids import make_call_id, make_turn_key, parse_turn
+from runtime.core.values.texts import clean_text
 from runtime.core.values.verdicts import VERDICTS
 
 _STATE = attrgetter("state")
@@ -61,8 +61,8 @@ def change_call(now: Continuation, event: events.CallEvent | events.WaitEvent) -
         case events.GateDecided():
             now = gates.remove_gate(now, event)
             if event.stands and call.terms is not None:
-                apart = item_of(now, frame) is not None
-                denial = denial_of(call.tool, call.id, event, apart=apart)
+                apart = find_item(now, frame) is not None
+                denial = make_denial(call.tool, call.id, event, apart=apart)
                 now = replace(now, denials={**now.denials, call.terms.digest: denial})
             now = remember_edit(now, before, event)
             frame = remember_changes(frame, before, event)
@@ -73,7 +73,7 @@ def change_call(now: Continuation, event: events.CallEvent | events.WaitEvent) -
         case events.OutcomeArrived():
             now = gates.settle_gate(now, event)
         case events.WaitEnded() if event.by:
-            now = joined(now, event.by)
+            now = add_people(now, event.by)
         case _:
             pass
     return with_call(now, frame, call)
@@ -86,7 +86,7 @@ def call_after(call: Call, event: CallChange) -> Call:
     frame = event.frame
     if type(event) in _OF_CHILD:
         frame = frame.removesuffix(f".{call.id}")
-    state = next_state(CALLS, call.state, trigger, subject=f"{frame}/{call.id}")
+    state = look_up_next_state(CALLS, call.state, trigger, subject=f"{frame}/{call.id}")
     if state in SETTLED and (call.preview or call.shown or call.revises or call.credential):
         call = replace(call, preview=None, shown=None, revises=None, credential="")
     match event:
@@ -151,16 +151,16 @@ def with_call(now: Continuation, frame: Frame, call: Call) -> Continuation:
     wrote meanwhile: the model reads that first.
     """
     frame = frame.with_call(call)
-    calls = frame.of_turn() if call.state in SETTLED else ()
+    calls = frame.list_turn_calls() if call.state in SETTLED else ()
     if calls and SETTLED.issuperset(map(_STATE, calls)):
         first = calls[0]
         answers = len(calls) == 1 and first.terms is not None and first.terms.answers
         releases = (
-            answers and first.state == "returned" and not frames.undelivered_to(now, frame.id)
+            answers and first.state == "returned" and not frames.list_undelivered(now, frame.id)
         )
         trigger = "TurnSettled:answer" if releases else "TurnSettled"
-        state = next_state(FRAMES, frame.state, trigger, subject=frame.id)
-        messages = (*frame.messages, frames.results_message(calls))
+        state = look_up_next_state(FRAMES, frame.state, trigger, subject=frame.id)
+        messages = (*frame.messages, frames.make_results_message(calls))
         outcome = first.result if releases else frame.outcome
         frame = replace(frame, state=state, messages=messages, outcome=outcome)
     return replace(now, frames={**now.frames, frame.id: frame})
@@ -169,7 +169,7 @@ def with_call(now: Continuation, frame: Frame, call: Call) -> Continuation:
 def propose_calls(event: events.ModelReplied, turn: int) -> tuple[Call, ...]:
     """Return the calls of a reply, which is that of this turn."""
     calls = [
-        replace(_NEW_CALL, id=call_id(turn, index), tool=proposal.tool, args=proposal.args)
+        replace(_NEW_CALL, id=make_call_id(turn, index), tool=proposal.tool, args=proposal.args)
         for index, proposal in enumerate(event.calls)
     ]
     if event.given_by:
@@ -198,7 +198,7 @@ def _apply_verdict(call: Call, event: events.GateDecided) -> Call:
 # The frame of an item works apart from the others: its model never learns what people decided about them.
 
 
-def denial_of(tool: str, call: str, event: events.GateDecided, *, apart: bool) -> Denial:
+def make_denial(tool: str, call: str, event: events.GateDecided, *, apart: bool) -> Denial:
     """Return the denial of a call of `tool`; `apart` is one of an item of a list.
 
     Such a denial and a request for changes do not count towards the end of the run.
@@ -206,14 +206,14 @@ def denial_of(tool: str, call: str, event: events.GateDecided, *, apart: bool) -
     changes = VERDICTS[event.verdict].asks_again
     return Denial(
         tool=tool,
-        turn=turn_key(event.frame, call),
+        turn=make_turn_key(event.frame, call),
         reason=event.reason,
         counts=not (changes or apart),
         changes=changes,
     )
 
 
-def too_many_denials(denials: Iterable[Denial]) -> str:
+def describe_too_many_denials(denials: Iterable[Denial]) -> str:
     """Word the end of a run or item in which people denied one tool in too many turns; empty if they did not.
 
     Parallel calls count once: the model learns of a denial only when its turn has ended.
@@ -224,11 +224,11 @@ def too_many_denials(denials: Iterable[Denial]) -> str:
     for tool, reasons in turns.items():
         if len(reasons) >= MAX_DENIALS:
             last = list(reasons.values())[-1]
-            return plain(f"{tool} was denied in {len(reasons)} turns, last because: {last}")
+            return clean_text(f"{tool} was denied in {len(reasons)} turns, last because: {last}")
     return ""
 
 
-def item_of(now: Continuation, frame: Frame) -> Frame | None:
+def find_item(now: Continuation, frame: Frame) -> Frame | None:
     """Return the innermost item that the frame works on, perhaps itself; None if it is part of none."""
     item: Frame | None = frame
     while item is not None and not item.item:
@@ -238,22 +238,22 @@ def item_of(now: Continuation, frame: Frame) -> Frame | None:
 
 def count_refusal(now: Continuation, frame: Frame) -> tuple[Continuation, Frame]:
     """Count a refused call of the frame. Return the run, and the frame, which may have the count."""
-    item = item_of(now, frame)
+    item = find_item(now, frame)
     if item is None:
         return replace(now, refusals=now.refusals + 1), frame
     counted = replace(item, refusals=item.refusals + 1)
     return (now, counted) if item is frame else (now.with_frame(counted), frame)
 
 
-def reason_item_ends(now: Continuation, frame: Frame) -> str:
+def explain_item_end(now: Continuation, frame: Frame) -> str:
     """Return why the model of a frame is called no more; empty if it is."""
-    item = item_of(now, frame)
+    item = find_item(now, frame)
     if item is None:
         return ""
     if item.refusals >= MAX_REFUSALS:
-        return plain(f"{item.refusals} calls of this item that could not be made")
+        return clean_text(f"{item.refusals} calls of this item that could not be made")
     below = (f"{item.id}/", f"{item.id}.")
-    return too_many_denials(
+    return describe_too_many_denials(
         denial
         for denial in now.denials.values()
         if not denial.changes and denial.turn.startswith(below)
@@ -264,21 +264,21 @@ def reason_item_ends(now: Continuation, frame: Frame) -> str:
 # the same frame for which a gate opens, in a later turn, is the revision. Several requests are revised in their order.
 
 
-def revision_of(frame: Frame, call: Call) -> Revision | None:
+def find_revision(frame: Frame, call: Call) -> Revision | None:
     """Return what the call revises, or would if its gate opened now; None if it is a first proposal."""
     if call.revises is not None or not frame.to_revise:
         return call.revises
-    earlier = _revised_by(frame, call)
+    earlier = _find_call_to_revise(frame, call)
     return None if earlier is None else Revision(gate=earlier.gate, number=earlier.number + 1)
 
 
 def revise(frame: Frame, call: Call) -> tuple[Frame, Call]:
     """Return frame and call after a gate has opened for the call, which then revises the earlier one."""
-    earlier = _revised_by(frame, call) if call.revises is None else None
+    earlier = _find_call_to_revise(frame, call) if call.revises is None else None
     if earlier is None:
         return frame, call
     remaining = tuple(revision for revision in frame.to_revise if revision != earlier)
-    return replace(frame, to_revise=remaining), replace(call, revises=revision_of(frame, call))
+    return replace(frame, to_revise=remaining), replace(call, revises=find_revision(frame, call))
 
 
 def remember_changes(frame: Frame, call: Call, event: events.GateDecided) -> Frame:
@@ -290,9 +290,11 @@ def remember_changes(frame: Frame, call: Call, event: events.GateDecided) -> Fra
     return replace(frame, to_revise=(*frame.to_revise, request))
 
 
-def _revised_by(frame: Frame, call: Call) -> ToRevise | None:
-    turn = turn_of(call.id)
-    earlier = (old for old in frame.to_revise if old.tool == call.tool and turn_of(old.call) < turn)
+def _find_call_to_revise(frame: Frame, call: Call) -> ToRevise | None:
+    turn = parse_turn(call.id)
+    earlier = (
+        old for old in frame.to_revise if old.tool == call.tool and parse_turn(old.call) < turn
+    )
     return next(earlier, None)
 
 
@@ -307,7 +309,7 @@ def edit_call(call: Call, event: events.GateDecided) -> Call:
     if event.edit is None or call.terms is None:
         raise IllegalTransition("Call", "without an edit", f"{event.type}:{event.verdict}", call.id)
     edited = Edited(by=event.by, proposed=call.proposed)
-    first = unedited(call)
+    first = undo_edit(call)
     if first.edited is not None:  # a person of a fork gave them
         edited = dataclasses.replace(edited, given=first.args, given_by=first.edited.by)
     preview, digest = call.shown, event.edit.digest
@@ -329,7 +331,7 @@ def remember_edit(now: Continuation, call: Call, event: events.GateDecided) -> C
     return replace(now, edits={**now.edits, call.terms.digest: event.by})
 
 
-def unedited(call: Call) -> Call:
+def undo_edit(call: Call) -> Call:
     """Return the call as its model proposed it, or as a person gave it in a fork."""
     if call.edited is None or call.edited.in_fork:
         return call

@@ -125,7 +125,7 @@ class Edited:
         """Tell whether a person gave arguments in a fork, even if another one changed them later."""
         return self.in_fork or self.given_by != ""
 
-    def of_reply(self, args: Any) -> bool:
+    def is_of_reply(self, args: Any) -> bool:
         """Tell whether these are the arguments that a person gave with a whole reply."""
         return self.in_fork and is_equal(args, self.proposed)
 
@@ -293,7 +293,7 @@ class Frame:
     refusals: int = 0
     given: GivenReply | None = None
 
-    def of_turn(self) -> tuple[Call, ...]:
+    def list_turn_calls(self) -> tuple[Call, ...]:
         """Return the calls of the current turn, in the order in which the model proposed them."""
         begin, mark = len(self.calls), turn_mark(self.turn)
         while begin and self.calls[begin - 1].id.startswith(mark):
@@ -302,7 +302,7 @@ class Frame:
 
     def open_calls(self) -> tuple[Call, ...]:
         """Return the calls of the turn while one of them has no result; none after that."""
-        return self.of_turn() if self.state is FrameState.ACTING else ()
+        return self.list_turn_calls() if self.state is FrameState.ACTING else ()
 
     def find(self, call: str) -> Call:
         """Return the call with this id. Raises UnknownSubject.
@@ -371,7 +371,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denial:
-    """A person denied a call of `tool`, proposed in `turn`, which `ids.turn_key` names.
+    """A person denied a call of `tool`, proposed in `turn`, which `ids.make_turn_key` names.
 
     Its turn counts towards MAX_DENIALS of the run until the failed run is tried again; that of an item of a list counts
     for the item alone. With `changes` the person requested changes instead, which never counts.
@@ -502,9 +502,9 @@ class Continuation:
 
     def waiting(self) -> tuple[Wait, ...]:
         """List the calls that only wait."""
-        return () if self.is_paused else self.all_waiting()
+        return () if self.is_paused else self.list_all_waiting()
 
-    def all_waiting(self) -> tuple[Wait, ...]:
+    def list_all_waiting(self) -> tuple[Wait, ...]:
         """List the calls that only wait, also in a paused run."""
         return tuple(self._waits()[1])
 
@@ -515,25 +515,27 @@ class Continuation:
         for frame in self.frames.values():
             if frame.until is not None:
                 retries.append(Wait(frame=frame.id, call=None, until=frame.until))
-            for call in frame.of_turn() if frame.state is FrameState.ACTING else ():
+            for call in frame.list_turn_calls() if frame.state is FrameState.ACTING else ():
                 if call.until is not None:
                     wait = Wait(frame=frame.id, call=call.id, until=call.until)
                     (waiting if call.state is CallState.WAITING else retries).append(wait)
         return retries, waiting
 
 
-def in_doubt(now: Continuation) -> tuple[tuple[str, Call], ...]:
+def list_calls_in_doubt(now: Continuation) -> tuple[tuple[str, Call], ...]:
     """List the calls whose outcome is unknown, each with its frame."""
     calls = []
     for frame in now.frames.values():
         if frame.state is FrameState.ACTING:
             calls += [
-                (frame.id, call) for call in frame.of_turn() if call.state is CallState.UNKNOWN
+                (frame.id, call)
+                for call in frame.list_turn_calls()
+                if call.state is CallState.UNKNOWN
             ]
     return tuple(calls)
 
 
-def status_of(now: Continuation, *, leased: bool) -> RunStatus:
+def derive_status(now: Continuation, *, leased: bool) -> RunStatus:
     """Return the status of a verified run; `leased` says whether a worker has its lease."""
     match now.phase:
         case Phase.COMPLETED:
@@ -566,17 +568,17 @@ def merge_people(*groups: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, chain.from_iterable(groups))))
 
 
-def joined(now: Continuation, *people: str) -> Continuation:
+def add_people(now: Continuation, *people: str) -> Continuation:
     """Add these people to the origin."""
     origin = merge_people(now.origin, people)
     return now if origin == now.origin else replace(now, origin=origin)
 
 
-def wrote(now: Continuation, reviewer: str) -> Continuation:
+def add_reviewer(now: Continuation, reviewer: str) -> Continuation:
     """Keep the name of a reviewer who wrote to the run."""
     return replace(now, reviewers=merge_people(now.reviewers, [reviewer]))
 
 
-def steered_by(now: Continuation) -> tuple[str, ...]:
+def list_steering_people(now: Continuation) -> tuple[str, ...]:
     """Return the people who cannot decide at a gate that opens now: the origin, and reviewers who wrote."""
     return merge_people(now.origin, now.reviewers) if now.reviewers else now.origin

@@ -11,7 +11,7 @@ from typing import Any, Literal, assert_never
 
 from pydantic import TypeAdapter, ValidationError
 
-from runtime.core.run.calls import unedited
+from runtime.core.run.calls import undo_edit
 from runtime.core.run.continuation import (
     Call,
     Continuation,
@@ -22,7 +22,7 @@ from runtime.core.run.continuation import (
     GivenReply,
     Phase,
     Undelivered,
-    joined,
+    add_people,
     merge_people,
     replace,
 )
@@ -36,8 +36,8 @@ from runtime.core.run.events import (
     Retried,
     TravelEvent,
 )
-from runtime.core.run.frames import result_of
-from runtime.core.run.transitions import CALLS, FRAMES, next_state
+from runtime.core.run.frames import make_call_result
+from runtime.core.run.transitions import CALLS, FRAMES, look_up_next_state
 from runtime.core.values.enums import EFFECT_CLASSES, CallState
 from runtime.core.values.errors import IllegalTransition, Unreadable
 
@@ -127,7 +127,7 @@ def apply_transfer(now: Continuation, event: TravelEvent, phase: Phase) -> Conti
         case Exported():
             return replace(now, phase=phase, pending=(), questions=())
         case Imported():
-            return joined(
+            return add_people(
                 replace(without_permissions(now), phase=phase, requester=event.by), event.by
             )
         case _ as never:
@@ -145,7 +145,7 @@ def _without_permission(call: Call) -> Call:
     if in_doubt:
         return replace(call, state=CallState.UNKNOWN, gate=None, until=None)
     if call.state in _PERMITTED:
-        first = unedited(call)
+        first = undo_edit(call)
         return Call(id=call.id, tool=call.tool, args=first.args, edited=first.edited)
     return call
 
@@ -165,16 +165,16 @@ def list_changeable(now: Continuation) -> Iterator[tuple[ForkChange, Any]]:
             continue
         if frame.state in BEFORE_REPLY:
             yield ForkChange(kind="reply", frame=frame.id), None
-        for call in frame.of_turn():
+        for call in frame.list_turn_calls():
             keeps_plan = call.terms is not None and call.terms.plan
             # A tool made the call, and its result is a value for the model alone.
             if call.state in _HAS_OUTCOME and call.frame is None and not keeps_plan:
-                yield _change_of_call("result", frame, call), call.stored or call.result
+                yield _change_call("result", frame, call), call.stored or call.result
             elif call.state is CallState.PROPOSED and isinstance(call.args, dict):
-                yield _change_of_call("arguments", frame, call), call.args
+                yield _change_call("arguments", frame, call), call.args
 
 
-def next_reply(events: Iterable[Event], frame: str) -> GivenReply | None:
+def find_next_reply(events: Iterable[Event], frame: str) -> GivenReply | None:
     """Return the first reply of this frame's model among these events, a typed answer as JSON; None without one."""
     for event in events:
         if isinstance(event, ModelReplied) and event.frame == frame:
@@ -184,7 +184,7 @@ def next_reply(events: Iterable[Event], frame: str) -> GivenReply | None:
     return None
 
 
-def replies_in(events: Sequence[Event]) -> list[tuple[int, str]]:
+def list_replies(events: Sequence[Event]) -> list[tuple[int, str]]:
     """Return the replies among these events: the index and the frame of each."""
     return [(at, event.frame) for at, event in enumerate(events) if isinstance(event, ModelReplied)]
 
@@ -219,12 +219,14 @@ def change_value(now: Continuation, change: ForkChange, value: Any, by: str) -> 
     frame = frame.with_call(call)
     if frame.messages and frame.messages[-1].get("role") == "results":  # the turn has ended
         *earlier, last = frame.messages
-        results = [result_of(call) if old["call"] == call.id else old for old in last["results"]]
+        results = [
+            make_call_result(call) if old["call"] == call.id else old for old in last["results"]
+        ]
         frame = replace(frame, messages=(*earlier, {**last, "results": results}))
     return now.with_frame(frame)
 
 
-def _change_of_call(kind: Literal["result", "arguments"], frame: Frame, call: Call) -> ForkChange:
+def _change_call(kind: Literal["result", "arguments"], frame: Frame, call: Call) -> ForkChange:
     return ForkChange(kind=kind, frame=frame.id, call=call.id)
 
 
@@ -242,7 +244,7 @@ def restore_failed(now: Continuation, event: Retried, phase: Phase) -> Continuat
         if frame.state is FrameState.FAILED:
             restored = replace(
                 restored,
-                state=next_state(FRAMES, frame.state, event.type, subject=frame.id),
+                state=look_up_next_state(FRAMES, frame.state, event.type, subject=frame.id),
                 attempt=frame.attempt + 1,
                 failures=0,
                 model="",
@@ -274,6 +276,6 @@ def restore_call(call: Call, event: Retried) -> Call:
         return call
     in_doubt = call.attempt > call.failures  # the last attempt may have had its effect
     trigger = f"{event.type}:in_doubt" if in_doubt else event.type
-    state = next_state(CALLS, call.state, trigger, subject=call.id)
+    state = look_up_next_state(CALLS, call.state, trigger, subject=call.id)
     call = replace(call, state=state, gate=None, until=None, result=None)
-    return call if in_doubt else unedited(call)
+    return call if in_doubt else undo_edit(call)

@@ -23,9 +23,9 @@ from runtime.core.run.continuation import (
     Outage,
     PlanItem,
     Undelivered,
-    joined,
+    add_people,
+    add_reviewer,
     replace,
-    wrote,
 )
 from runtime.core.run.events import (
     AgentChanged,
@@ -36,8 +36,8 @@ from runtime.core.run.events import (
     Remembered,
     RetryScheduled,
 )
-from runtime.core.run.transitions import FRAMES, RUNS, next_state, require_attempt
-from runtime.core.values.budgets import added
+from runtime.core.run.transitions import FRAMES, RUNS, look_up_next_state, require_attempt
+from runtime.core.values.budgets import add_usage
 from runtime.core.values.enums import SETTLED, CallState, EffectClass
 from runtime.core.values.errors import IllegalTransition
 from runtime.core.values.ids import ROOT
@@ -52,7 +52,7 @@ _PLAN_FIELD = "plan"
 
 def move_frame(frame: Frame, trigger: str) -> Frame:
     """Return the frame in its next state. Raises IllegalTransition."""
-    return replace(frame, state=next_state(FRAMES, frame.state, trigger, subject=frame.id))
+    return replace(frame, state=look_up_next_state(FRAMES, frame.state, trigger, subject=frame.id))
 
 
 # Messages
@@ -60,27 +60,27 @@ def move_frame(frame: Frame, trigger: str) -> Frame:
 
 def receive_message(now: Continuation, event: MessageReceived) -> Continuation:
     """Keep the message. A root that has already answered calls its model again. Raises IllegalTransition."""
-    phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
+    phase = look_up_next_state(RUNS, now.phase, event.type, subject=str(now.run))
     unheard = (*now.unheard, Undelivered(by=event.by, text=event.text))
     now = replace(now, phase=phase, unheard=unheard)
-    now = wrote(now, event.by) if event.reviewer else joined(now, event.by)
+    now = add_reviewer(now, event.by) if event.reviewer else add_people(now, event.by)
     root = now.root
     if root is None or root.state is not FrameState.ANSWERED:
         return now
-    state = next_state(FRAMES, root.state, event.type, subject=root.id)
+    state = look_up_next_state(FRAMES, root.state, event.type, subject=root.id)
     return now.with_frame(replace(root, state=state, outcome=None))
 
 
-def undelivered_to(now: Continuation, frame: str) -> tuple[dict[str, Any], ...]:
+def list_undelivered(now: Continuation, frame: str) -> tuple[dict[str, Any], ...]:
     """Return the messages to append to the frame's own in the next model call."""
     if not now.unheard or frame != ROOT:
         return ()
-    return tuple(person_message(message.by, message.text) for message in now.unheard)
+    return tuple(make_person_message(message.by, message.text) for message in now.unheard)
 
 
 def deliver_messages(now: Continuation, frame: Frame, count: int) -> tuple[Continuation, Frame]:
     """Move the first `count` undelivered messages to the frame. Raises IllegalTransition if there are fewer."""
-    there = undelivered_to(now, frame.id)
+    there = list_undelivered(now, frame.id)
     if not 0 <= count <= len(there):
         raise IllegalTransition("Frame", f"{len(there)} unheard", f"heard {count}", frame.id)
     if not count:
@@ -89,17 +89,17 @@ def deliver_messages(now: Continuation, frame: Frame, count: int) -> tuple[Conti
     return replace(now, unheard=now.unheard[count:]), frame
 
 
-def person_message(by: str, text: str) -> dict[str, Any]:
+def make_person_message(by: str, text: str) -> dict[str, Any]:
     """Return a person's message as the model receives it."""
     return {"role": MESSAGE, "by": by, "content": text}
 
 
-def input_message(content: Any) -> dict[str, Any]:
+def make_input_message(content: Any) -> dict[str, Any]:
     """Return the first message of a frame."""
     return {"role": "input", "content": content}
 
 
-def reply_message(event: ModelReplied, calls: Sequence[Call]) -> dict[str, Any]:
+def make_reply_message(event: ModelReplied, calls: Sequence[Call]) -> dict[str, Any]:
     """Return the message of a reply with these calls."""
     message = {
         "role": "model",
@@ -114,12 +114,12 @@ def reply_message(event: ModelReplied, calls: Sequence[Call]) -> dict[str, Any]:
     return message
 
 
-def results_message(calls: Iterable[Call]) -> dict[str, Any]:
+def make_results_message(calls: Iterable[Call]) -> dict[str, Any]:
     """Return the message with the results of a turn, in the order of its proposals."""
-    return {"role": "results", "results": [result_of(call) for call in calls]}
+    return {"role": "results", "results": [make_call_result(call) for call in calls]}
 
 
-def result_of(call: Call) -> dict[str, Any]:
+def make_call_result(call: Call) -> dict[str, Any]:
     """Return the result of a settled call as the model receives it."""
     result: dict[str, Any] = {
         "call": call.id,
@@ -133,7 +133,7 @@ def result_of(call: Call) -> dict[str, Any]:
         result["verdict"] = str(call.verdict)
     if call.answered:
         result["answered"] = True
-    if call.edited is not None and not call.edited.of_reply(call.args):
+    if call.edited is not None and not call.edited.is_of_reply(call.args):
         result |= {"edited_by": call.edited.by, "args": call.args}
     if call.changed_by is not None:
         result["changed_by"] = call.changed_by
@@ -169,7 +169,7 @@ def schedule_model(now: Continuation, event: RetryScheduled) -> Continuation:
             tries=tries + event.limited,
         )
     now = now.with_frame(replace(frame, until=event.until, ticket=event.ticket, outage=outage))
-    return replace(now, usage=added(now.usage, event.usage)) if event.usage else now
+    return replace(now, usage=add_usage(now.usage, event.usage)) if event.usage else now
 
 
 # Versions of its agent
@@ -181,7 +181,7 @@ def change_agent(now: Continuation, event: AgentChanged) -> Continuation:
     Raises IllegalTransition if the frame does not have version `before`.
     """
     frame = now.frame(event.frame)
-    next_state(FRAMES, frame.state, event.type, subject=frame.id)
+    look_up_next_state(FRAMES, frame.state, event.type, subject=frame.id)
     if event.before != frame.fingerprint:
         raise IllegalTransition("Frame", f"of version {frame.fingerprint}", event.type, frame.id)
     changed = replace(
@@ -214,7 +214,7 @@ def is_stuck(now: Continuation, frame: Frame) -> bool:
 
     A person who lets the frame continue allows as many replies again.
     """
-    if frame.turn - max(frame.cleared, 0) < MAX_SAME_REPLIES or undelivered_to(now, frame.id):
+    if frame.turn - max(frame.cleared, 0) < MAX_SAME_REPLIES or list_undelivered(now, frame.id):
         return False
     return count_repeats(frame) >= MAX_SAME_REPLIES
 
@@ -254,7 +254,7 @@ def _read_turn(frame: Frame, messages: Sequence[dict[str, Any]]) -> list[tuple[A
 # place of the texts.
 
 
-def compaction_is_due(frame: Frame) -> bool:
+def needs_compaction(frame: Frame) -> bool:
     """Say whether the frame must be compacted before its next model call: it is too long and can be cut."""
     terms = frame.compaction
     if terms is None or frame.state is not FrameState.ASKING or cut_point(frame) < 3:
@@ -271,7 +271,7 @@ def compaction_is_due(frame: Frame) -> bool:
         if "stored" in result
     )
     args = [call.args for call in frame.calls]
-    return sum(stored) + _json_size(frame.messages) + _json_size(args) > terms.bytes
+    return sum(stored) + _measure_json(frame.messages) + _measure_json(args) > terms.bytes
 
 
 def cut_point(frame: Frame) -> int:
@@ -283,7 +283,7 @@ def cut_point(frame: Frame) -> int:
 def compact(now: Continuation, event: Compacted) -> Continuation:
     """Return the run after the event. Raises IllegalTransition if the frame has an open call or too few messages."""
     frame = now.frame(event.frame)
-    state = next_state(FRAMES, frame.state, event.type, subject=frame.id)
+    state = look_up_next_state(FRAMES, frame.state, event.type, subject=frame.id)
     if not 1 < event.until == cut_point(frame):
         raise IllegalTransition("Frame", f"cut at {cut_point(frame)}", event.type, frame.id)
     summary = {"role": SUMMARY, "content": event.summary, "of": event.until - 1}
@@ -295,12 +295,12 @@ def compact(now: Continuation, event: Compacted) -> Continuation:
         outage=None,
         cut=None,
         messages=(frame.messages[0], summary, *frame.messages[event.until :]),
-        calls=frame.of_turn(),
+        calls=frame.list_turn_calls(),
     )
-    return replace(now.with_frame(frame), usage=added(now.usage, event.usage))
+    return replace(now.with_frame(frame), usage=add_usage(now.usage, event.usage))
 
 
-def memory_is_due(now: Continuation, frame: Frame) -> bool:
+def needs_memory_summary(now: Continuation, frame: Frame) -> bool:
     """Say whether the frame's next model call sums up what the run remembers."""
     if not now.memory_tokens or frame.id != ROOT or frame.state is not FrameState.ASKING:
         return False
@@ -310,18 +310,18 @@ def memory_is_due(now: Continuation, frame: Frame) -> bool:
 def summarise_memory(now: Continuation, event: MemorySummarised) -> Continuation:
     """Return the run after the event. Raises IllegalTransition if no summary is due."""
     frame = now.frame(event.frame)
-    if not memory_is_due(now, frame):
+    if not needs_memory_summary(now, frame):
         raise IllegalTransition("Frame", "without a memory to sum up", event.type, frame.id)
-    state = next_state(FRAMES, frame.state, event.type, subject=frame.id)
+    state = look_up_next_state(FRAMES, frame.state, event.type, subject=frame.id)
     summary = Remembered(
         run=now.run, kind="summary", by=frame.agent, at=event.at, digest=event.digest
     )
     frame = replace(frame, state=state, attempt=1, failures=0, outage=None, cut=None)
     now = replace(now.with_frame(frame), memory=(summary,))
-    return replace(now, usage=added(now.usage, event.usage))
+    return replace(now, usage=add_usage(now.usage, event.usage))
 
 
-def _json_size(value: Any) -> int:
+def _measure_json(value: Any) -> int:
     return len(json.dumps(value, separators=(",", ":")))
 
 
@@ -352,13 +352,13 @@ def change_plan(
         items = [_with_state(item, "open") if item.state == "doing" else item for item in items]
         items[doing - 1] = _with_state(items[doing - 1], "doing")
     changed = tuple(items)
-    if len(json.dumps(plan_result(changed), separators=(",", ":"))) > KEPT_INLINE:
+    if len(json.dumps(make_plan_result(changed), separators=(",", ":"))) > KEPT_INLINE:
         # The entry of the call must have all of it.
         raise ValueError("its items are too long together: write them shorter")
     return changed
 
 
-def plan_result(plan: Plan) -> dict[str, Any]:
+def make_plan_result(plan: Plan) -> dict[str, Any]:
     """Return the result of a call of the tool."""
     return {_PLAN_FIELD: _PLAN.dump_python(plan, mode="json")}
 
@@ -379,7 +379,7 @@ def keep_plan(frame: Frame, call: Call) -> Frame:
     return frame if plan is None else replace(frame, todo=plan)
 
 
-def current_number(plan: Plan) -> int | None:
+def find_current_number(plan: Plan) -> int | None:
     """Return the number of the item at work: the one that the model named, or the first that is not done."""
     for state in ("doing", "open"):
         for number, item in enumerate(plan, 1):
@@ -388,9 +388,9 @@ def current_number(plan: Plan) -> int | None:
     return None
 
 
-def current_item(plan: Plan) -> dict[str, Any] | None:
+def find_current_item(plan: Plan) -> dict[str, Any] | None:
     """Return the item at work as JSON, with its number and the size of the plan. None if no item is left."""
-    number = current_number(plan)
+    number = find_current_number(plan)
     if number is None:
         return None
     return {"item": plan[number - 1].text, "number": number, "of": len(plan)}

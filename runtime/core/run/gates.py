@@ -10,9 +10,9 @@ from uuid import UUID
 
 from runtime.core.run import events
 from runtime.core.run.continuation import Continuation, Frame, Inquiry, Pending, Phase, replace
-from runtime.core.run.frames import result_of
-from runtime.core.run.transitions import FRAMES, next_state
-from runtime.core.values.budgets import Limit, added, granted
+from runtime.core.run.frames import make_call_result
+from runtime.core.run.transitions import FRAMES, look_up_next_state
+from runtime.core.values.budgets import Limit, add_usage, read_granted
 from runtime.core.values.enums import SETTLED, Decision, GateKind
 from runtime.core.values.errors import IllegalTransition, UnknownSubject
 from runtime.core.values.verdicts import FRAME_GATES, VERDICTS
@@ -24,7 +24,7 @@ QUESTION = "question"  # role of the last message of the request, by the older w
 # Open gates
 
 
-def gate_of_call(now: Continuation, frame: str, call: str) -> Pending | None:
+def find_gate_of_call(now: Continuation, frame: str, call: str) -> Pending | None:
     """Return the open gate of a call, None without one."""
     return next((gate for gate in now.pending if (gate.frame, gate.call) == (frame, call)), None)
 
@@ -55,7 +55,7 @@ def remove_gate(now: Continuation, event: events.GateDecided | events.GateClosed
 
 def settle_gate(now: Continuation, event: events.OutcomeArrived) -> Continuation:
     """Remove the in-doubt gate of the call. Raise UnknownSubject unless the event names it."""
-    gate = gate_of_call(now, event.frame, event.call)
+    gate = find_gate_of_call(now, event.frame, event.call)
     if event.gate != (None if gate is None else gate.gate):
         raise UnknownSubject("open gate", str(event.gate))
     return now if gate is None else _without_gate(now, event.gate)
@@ -87,7 +87,7 @@ def read_grant(
     if VERDICTS[decision.verdict].carries != "grant" or not pending.kind.is_limit:
         return None
     reached = {exhausted.limit for exhausted in now.short.limits} if now.short else set[Limit]()
-    amounts = granted(decision.result, reached)
+    amounts = read_granted(decision.result, reached)
     return events.BudgetGranted(gate=pending.gate, by=decision.by, amounts=amounts)
 
 
@@ -135,14 +135,16 @@ def evolve_frame_gate(
                 raise IllegalTransition("Gate", "without a call", event.type, str(event.gate))
             if any((gate.frame, gate.kind) == (event.frame, event.kind) for gate in now.pending):
                 raise IllegalTransition("Gate", f"{event.kind} is open", event.type, event.frame)
-            next_state(FRAMES, frame.state, f"{event.type}:{event.kind}", subject=frame.id)
+            look_up_next_state(FRAMES, frame.state, f"{event.type}:{event.kind}", subject=frame.id)
             if event.kind is GateKind.HOLD:
                 frame = replace(frame, cleared_at=event.at)
             return add_gate(now, event).with_frame(frame)
         case events.GateDecided():
             after = remove_gate(now, event)
             kind = next(gate.kind for gate in now.pending if gate.gate == event.gate)
-            next_state(FRAMES, frame.state, f"{event.type}:{event.verdict}", subject=frame.id)
+            look_up_next_state(
+                FRAMES, frame.state, f"{event.type}:{event.verdict}", subject=frame.id
+            )
             goes_on = kind is GateKind.HOLD and VERDICTS[event.verdict].carries == "grant"
             if goes_on and any(call.credential for call in frame.calls):
                 calls = tuple(
@@ -154,7 +156,7 @@ def evolve_frame_gate(
                 frame = replace(frame, cleared=frame.turn, outage=None)
             return after.with_frame(frame)
         case events.GateClosed():
-            next_state(FRAMES, frame.state, event.type, subject=frame.id)
+            look_up_next_state(FRAMES, frame.state, event.type, subject=frame.id)
             return remove_gate(now, event)
 
 
@@ -171,10 +173,10 @@ def open_inquiry(now: Continuation, inquiry: UUID) -> Inquiry | None:
 def with_inquiry(frame: Frame, inquiry: Inquiry) -> Frame:
     """Return the frame with the messages that its model gets with the inquiry: results so far, then the inquiry."""
     results = [
-        result_of(call)
+        make_call_result(call)
         if call.state in SETTLED
         else {"call": call.id, "tool": call.tool, "outcome": WAITING, "content": ""}
-        for call in frame.of_turn()
+        for call in frame.list_turn_calls()
     ]
     tool = frame.find(inquiry.call).tool
     question: dict[str, Any] = {
@@ -217,4 +219,4 @@ def evolve_inquiry(now: Continuation, event: events.InquiryEvent) -> Continuatio
 def _add_usage(
     now: Continuation, event: events.QuestionAnswered | events.AnswerDropped
 ) -> Continuation:
-    return replace(now, usage=added(now.usage, event.usage))
+    return replace(now, usage=add_usage(now.usage, event.usage))

@@ -9,12 +9,12 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from runtime.core.run import frames
-from runtime.core.run.calls import reason_item_ends, too_many_denials
+from runtime.core.run.calls import describe_too_many_denials, explain_item_end
 from runtime.core.run.continuation import MAX_REFUSALS, Continuation, Frame, FrameState, Phase
 from runtime.core.run.gates import is_blocked_by_gate
 from runtime.core.values.enums import SETTLED, CallState
-from runtime.core.values.ids import ROOT, child_frame
-from runtime.core.values.texts import plain
+from runtime.core.values.ids import ROOT, make_child_frame_id
+from runtime.core.values.texts import clean_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +133,11 @@ def plan(now: Continuation) -> tuple[Command, ...]:
         calls = (call for frame in now.frames.values() for call in frame.calls)
         refused = [call for call in calls if call.state is CallState.REFUSED]
         among = f", among them {refused[-1].tool}: {refused[-1].result}" if refused else ""
-        reason = plain(f"{now.refusals} calls that could not be made{among}")
+        reason = clean_text(f"{now.refusals} calls that could not be made{among}")
         return (CancelRun(reason=reason),)
     if now.denials:
         counted = [denial for denial in now.denials.values() if denial.counts]
-        if reason := too_many_denials(counted):
+        if reason := describe_too_many_denials(counted):
             return (CancelRun(reason=reason),)
     if not now.frames:
         return (OpenFrame(frame=ROOT, agent=now.agent, input=now.input),)
@@ -147,11 +147,11 @@ def plan(now: Continuation) -> tuple[Command, ...]:
             continue
         match frame.state:
             case FrameState.ASKING:
-                if frame.parent is not None and (error := reason_item_ends(now, frame)):
+                if frame.parent is not None and (error := explain_item_end(now, frame)):
                     effects.append(FailFrame(frame=frame.id, error=error))
                     continue
-                is_due = frames.compaction_is_due(frame)
-                summary = is_due or frames.memory_is_due(now, frame)
+                is_due = frames.needs_compaction(frame)
+                summary = is_due or frames.needs_memory_summary(now, frame)
                 effects.append(CallModel(frame=frame.id, summary=summary))
             case FrameState.ACTING:
                 effects += _plan_calls(frame)
@@ -172,7 +172,7 @@ def _plan_calls(frame: Frame) -> list[Command]:
 
     At most `at_once` calls are open; the next one is checked when one is settled.
     """
-    calls = frame.of_turn()
+    calls = frame.list_turn_calls()
     places = len(calls)
     if frame.at_once:
         is_open = [
@@ -189,7 +189,7 @@ def _plan_calls(frame: Frame) -> list[Command]:
                 commands.append(CheckCall(frame=frame.id, call=call.id))
             case CallState.ADMITTED if call.terms and call.terms.delegate:
                 child = OpenFrame(
-                    frame=child_frame(frame.id, call.id),
+                    frame=make_child_frame_id(frame.id, call.id),
                     agent=call.terms.delegate,
                     input=call.args,
                     parent=frame.id,

@@ -13,14 +13,14 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from runtime.core.run import events
-from runtime.core.run.accounting import active_seconds, advance_clock, charge, exceed, grant
+from runtime.core.run.accounting import advance_clock, charge, compute_active_seconds, exceed, grant
 from runtime.core.run.calls import call_after, change_call, propose_calls, with_call
 from runtime.core.run.continuation import (
     Continuation,
     Frame,
     Pause,
     Phase,
-    joined,
+    add_people,
     merge_people,
     replace,
 )
@@ -30,19 +30,19 @@ from runtime.core.run.frames import (
     change_agent,
     compact,
     deliver_messages,
-    input_message,
+    list_undelivered,
+    make_input_message,
+    make_reply_message,
     move_frame,
     receive_message,
-    reply_message,
     schedule_model,
     summarise_memory,
-    undelivered_to,
 )
 from runtime.core.run.gates import evolve_frame_gate, evolve_inquiry, extend_gate, is_frame_gate
-from runtime.core.run.transitions import FRAMES, PACES, RUNS, next_state
-from runtime.core.values.budgets import NO_LIMITS, added
+from runtime.core.run.transitions import FRAMES, PACES, RUNS, look_up_next_state
+from runtime.core.values.budgets import NO_LIMITS, add_usage
 from runtime.core.values.errors import IllegalTransition, UnknownSubject
-from runtime.core.values.ids import ROOT, child_frame
+from runtime.core.values.ids import ROOT, make_child_frame_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Entry:
     events: tuple[Event, ...]
 
 
-def initial(run: UUID) -> Continuation:
+def make_initial_state(run: UUID) -> Continuation:
     """Return a run without events."""
     return Continuation(run=run)
 
@@ -98,14 +98,14 @@ def evolve(now: Continuation, event: Event) -> Continuation:
         case events.Completed() | events.Failed() | events.Cancelled():
             return _end_run(now, event)
         case events.Cancelling():
-            phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
+            phase = look_up_next_state(RUNS, now.phase, event.type, subject=str(now.run))
             return replace(now, phase=phase, outcome=event.reason, cancelled_by=event.by)
         case events.Forked() | events.Exported() | events.Imported():
-            phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
+            phase = look_up_next_state(RUNS, now.phase, event.type, subject=str(now.run))
             return apply_transfer(now, event, phase)
         case events.Retried():
-            phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
-            return joined(restore_failed(now, event, phase), event.by)
+            phase = look_up_next_state(RUNS, now.phase, event.type, subject=str(now.run))
+            return add_people(restore_failed(now, event, phase), event.by)
         case events.Paused():
             _change_pace(now, event)
             return replace(now, paused=Pause(by=event.by, reason=event.reason))
@@ -161,7 +161,7 @@ def evolve(now: Continuation, event: Event) -> Continuation:
 def _start_run(now: Continuation, event: events.RunStarted) -> Continuation:
     return replace(
         now,
-        phase=next_state(RUNS, now.phase, "RunStarted", subject=str(now.run)),
+        phase=look_up_next_state(RUNS, now.phase, "RunStarted", subject=str(now.run)),
         agent=event.agent,
         input=event.input,
         requester=event.requester,
@@ -177,7 +177,7 @@ def _start_run(now: Continuation, event: events.RunStarted) -> Continuation:
 def _end_run(
     now: Continuation, event: events.Completed | events.Failed | events.Cancelled
 ) -> Continuation:
-    phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
+    phase = look_up_next_state(RUNS, now.phase, event.type, subject=str(now.run))
     if now.phase is not Phase.CANCELLING:
         move_frame(now.frame(ROOT), event.type)
     outcome: Any
@@ -201,8 +201,8 @@ def _end_run(
 
 
 def _change_pace(now: Continuation, event: events.Paused | events.Resumed) -> None:
-    next_state(RUNS, now.phase, event.type, subject=str(now.run))
-    next_state(PACES, now.pace, event.type, subject=str(now.run))
+    look_up_next_state(RUNS, now.phase, event.type, subject=str(now.run))
+    look_up_next_state(PACES, now.pace, event.type, subject=str(now.run))
 
 
 # Frames
@@ -212,7 +212,7 @@ def _open_frame(now: Continuation, event: events.FrameOpened) -> Continuation:
     if event.frame in now.frames or now.phase is not Phase.STARTED:
         raise IllegalTransition("Frame", "open", event.type, event.frame)
     if event.parent is not None and event.call is not None:
-        if event.frame != child_frame(event.parent, event.call):
+        if event.frame != make_child_frame_id(event.parent, event.call):
             raise UnknownSubject("child frame", event.frame)
         parent = now.frame(event.parent)
         now = with_call(now, parent, call_after(parent.find(event.call), event))
@@ -228,23 +228,23 @@ def _open_frame(now: Continuation, event: events.FrameOpened) -> Continuation:
         plan=event.plan,
         terms=event.model,
         compaction=event.compaction,
-        messages=(input_message(event.input),),
+        messages=(make_input_message(event.input),),
         opened_at=event.at,
         budget=event.budget,
         rates=event.rates,
         instructions=event.instructions,
         pinned=event.pinned,
         item=event.item,
-        since=now.worked if event.at is None else active_seconds(now, event.at),
+        since=now.worked if event.at is None else compute_active_seconds(now, event.at),
     )
     return replace(now.with_frame(frame), agents={**now.agents, event.agent: event.fingerprint})
 
 
 def _add_reply(now: Continuation, event: events.ModelReplied) -> Continuation:
     now, frame = deliver_messages(now, now.frame(event.frame), event.heard)
-    answers = not event.calls and not undelivered_to(now, frame.id)
+    answers = not event.calls and not list_undelivered(now, frame.id)
     kind = "calls" if event.calls else "answer" if answers else "interim"
-    state = next_state(FRAMES, frame.state, f"{event.type}:{kind}", subject=frame.id)
+    state = look_up_next_state(FRAMES, frame.state, f"{event.type}:{kind}", subject=frame.id)
     answer = event.text if event.output is None else event.output
     turn = frame.turn + 1
     calls = propose_calls(event, turn)
@@ -259,12 +259,12 @@ def _add_reply(now: Continuation, event: events.ModelReplied) -> Continuation:
         outage=None,
         cut=None,
         given=None,
-        messages=(*frame.messages, reply_message(event, calls)),
+        messages=(*frame.messages, make_reply_message(event, calls)),
         calls=frame.calls + calls,
         at_once=event.at_once,
         outcome=answer if answers else None,
     )
-    usage = added(now.usage, event.usage)
+    usage = add_usage(now.usage, event.usage)
     return replace(now, frames={**now.frames, frame.id: frame}, usage=usage)
 
 

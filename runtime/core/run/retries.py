@@ -86,7 +86,7 @@ def on_worker_lost(
     `is_write` says that the tool is a `write` in the current version. The stricter of both classes applies.
     """
     error = "the worker that ran it was lost"
-    if is_write or not EFFECT_CLASSES[_terms(call).effect].repeats_unasked:
+    if is_write or not EFFECT_CLASSES[_require_terms(call).effect].repeats_unasked:
         return OutcomeUnknown(frame=frame, call=call.id, attempt=call.attempt, error=error)
     return RetryScheduled(
         frame=frame, call=call.id, attempt=call.attempt, cause="lost", error=error
@@ -103,7 +103,7 @@ def on_unknown(
     cause: FailureCause = FailureCause.TOOL,
 ) -> RetryScheduled | OutcomeUnknown | ToolFailed:
     """Return the event for a call that raised an error and whose outcome is unknown."""
-    if not EFFECT_CLASSES[_terms(call).effect].repeats_unasked:
+    if not EFFECT_CLASSES[_require_terms(call).effect].repeats_unasked:
         return OutcomeUnknown(frame=frame, call=call.id, attempt=call.attempt, error=error)
     return on_not_performed(frame, call, error, retry_after=None, at=at, jitter=jitter, cause=cause)
 
@@ -119,7 +119,7 @@ def on_not_performed(
     cause: FailureCause = FailureCause.TOOL,
 ) -> RetryScheduled | ToolFailed:
     """Return the event for a call that was certainly not performed. Every effect class may be retried."""
-    policy = _terms(call).retry
+    policy = _require_terms(call).retry
     if call.failures + 1 >= policy.attempts or not _is_worth_retry(policy, cause):
         return ToolFailed(frame=frame, call=call.id, attempt=call.attempt, error=error)
     return RetryScheduled(
@@ -132,7 +132,7 @@ def on_not_performed(
     )
 
 
-def longest_wait(policy: RetryPolicy) -> float:
+def compute_longest_wait(policy: RetryPolicy) -> float:
     """Return the seconds from which a wait that a provider asks for makes the worker call the fallback model."""
     return max(policy.ceiling, MIN_ROUND_SECONDS)
 
@@ -166,7 +166,7 @@ def on_no_reply(
     attempts = policy.attempts if rounds == 0 else 1
     wait, instead, asks_at = _wait(policy, frame.failures, retry_after, jitter), "", None
     seconds_asked = (retry_after or 0.0) if cause in FALLBACK_CAUSES else 0.0
-    spent = frame.failures + 1 >= attempts or seconds_asked > longest_wait(policy)
+    spent = frame.failures + 1 >= attempts or seconds_asked > compute_longest_wait(policy)
     if not retryable or not _is_worth_retry(policy, cause) or spent:
         if fallback and cause in FALLBACK_CAUSES:
             wait, instead = timedelta(), fallback
@@ -253,7 +253,7 @@ def _round_wait(rounds: int, retry_after: float | None, jitter: float) -> timede
     return timedelta(seconds=max(seconds_asked, bound * (1 + jitter) / 2))
 
 
-def _terms(call: Call) -> CallOptions:
+def _require_terms(call: Call) -> CallOptions:
     if call.terms is None:
         raise UnknownSubject("terms of call", call.id)
     return call.terms

@@ -129,7 +129,7 @@ CALLS |= {
 }
 
 
-def next_state(table: dict[tuple[S, str], S], state: S, trigger: str, *, subject: str) -> S:
+def look_up_next_state(table: dict[tuple[S, str], S], state: S, trigger: str, *, subject: str) -> S:
     """Look up the next state. Raises IllegalTransition, which names machine, state, event and subject."""
     try:
         return table[state, trigger]

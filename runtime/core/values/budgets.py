@@ -49,7 +49,7 @@ class BudgetLimits:
         amount: Amount | None = getattr(self, limit)
         return amount
 
-    def granted(self, limit: Limit, amount: Amount | None) -> "BudgetLimits":
+    def add_grant(self, limit: Limit, amount: Amount | None) -> "BudgetLimits":
         """Return the budget with `amount` more of this limit, or without it if `amount` is None.
 
         A limit that is not set stays unset.
@@ -93,7 +93,7 @@ class Rates:
     input: int
     output: int
 
-    def price(self, *, input: int, output: int) -> int:
+    def compute_price(self, *, input: int, output: int) -> int:
         """Return the price of a model call with these token counts, rounded up to a whole micro-unit."""
         return -(-(input * self.input + output * self.output) // MICROS)
 
@@ -120,17 +120,17 @@ class BudgetGate:
     limits: tuple[ExhaustedLimit, ...]
 
 
-def tokens_of(usage: dict[str, int]) -> int:
+def count_tokens(usage: dict[str, int]) -> int:
     """Add input and output tokens. Other kinds of usage are parts of these two."""
     return usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
 
 
-def added(usage: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+def add_usage(usage: dict[str, int], other: dict[str, int]) -> dict[str, int]:
     """Add up usage by kind."""
     return {kind: usage.get(kind, 0) + other.get(kind, 0) for kind in {**usage, **other}}
 
 
-def strictest(first: BudgetLimits | None, other: BudgetLimits | None) -> BudgetLimits | None:
+def select_strictest(first: BudgetLimits | None, other: BudgetLimits | None) -> BudgetLimits | None:
     """Return the smaller value of each limit."""
     if first is None or other is None:
         return first or other
@@ -181,17 +181,17 @@ class InvalidBudget(ValueError):
         self.detail = detail
 
 
-def name_of(limit: Limit) -> str:
+def name_limit(limit: Limit) -> str:
     """Return the public name of a limit: `usd` for money."""
     return USD if limit is Limit.MICROS else str(limit)
 
 
-def unit_of(limit: Limit) -> str:
+def name_unit(limit: Limit) -> str:
     """Return the unit of a limit, as people read it."""
     return _UNITS[limit]
 
 
-def budget_of(values: object) -> BudgetLimits | None:
+def read_budget(values: object) -> BudgetLimits | None:
     """Read a budget from `{"turns", "calls", "tokens", "usd", "seconds", "depth"}`; None if it sets no limit.
 
     A missing or null field sets no limit. Raises InvalidBudget.
@@ -201,12 +201,14 @@ def budget_of(values: object) -> BudgetLimits | None:
     budget = BudgetLimits()
     for name, value in _require_names(values).items():
         if value is not None:
-            changed: dict[str, Any] = {str(NAMES[name]): amount_of(name, value)}
+            changed: dict[str, Any] = {str(NAMES[name]): read_amount(name, value)}
             budget = replace(budget, **changed)
     return None if budget == BudgetLimits() else budget
 
 
-def within(requested: BudgetLimits | None, bounds: BudgetLimits | None) -> BudgetLimits | None:
+def limit_budget(
+    requested: BudgetLimits | None, bounds: BudgetLimits | None
+) -> BudgetLimits | None:
     """Return the requested budget, with the limits of `bounds` where it sets none.
 
     Raises InvalidBudget if it exceeds `bounds`.
@@ -217,29 +219,29 @@ def within(requested: BudgetLimits | None, bounds: BudgetLimits | None) -> Budge
         amount, bound = requested.of(limit), bounds.of(limit)
         if amount is not None and bound is not None and amount > bound:
             raise InvalidBudget(name, f"must be at most {to_text(limit, bound)} here")
-    return strictest(requested, bounds)
+    return select_strictest(requested, bounds)
 
 
-def granted(result: object, reached: Collection[Limit]) -> dict[Limit, Amount | None]:
+def read_granted(result: object, reached: Collection[Limit]) -> dict[Limit, Amount | None]:
     """Read a grant for exhausted limits: `{"turns": 10}`, or null to remove a limit. Raises InvalidBudget."""
     amounts: dict[Limit, Amount | None] = {}
     for name, value in _require_names(result).items():
         if NAMES[name] not in reached:
             raise InvalidBudget(name, "was not reached")
-        amounts[NAMES[name]] = None if value is None else amount_of(name, value)
+        amounts[NAMES[name]] = None if value is None else read_amount(name, value)
     if not amounts:
         raise InvalidBudget(
-            "", f"must grant some {' or '.join(unit_of(limit) for limit in sorted(reached))}"
+            "", f"must grant some {' or '.join(name_unit(limit) for limit in sorted(reached))}"
         )
     return amounts
 
 
-def amount_of(name: str, value: object) -> Amount:
+def read_amount(name: str, value: object) -> Amount:
     """Read an amount: a whole number. Seconds may have a fraction, and `usd` may be text. Raises InvalidBudget."""
     limit = NAMES[name]
     amount: Amount
     if limit is Limit.MICROS:
-        amount = _money(value)
+        amount = _read_micros(value)
     elif isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidBudget(name, "must be a number")
     elif limit is not Limit.SECONDS and not isinstance(value, int):
@@ -252,7 +254,7 @@ def amount_of(name: str, value: object) -> Amount:
     return amount
 
 
-def from_form(values: Mapping[str, str]) -> dict[str, object]:
+def read_form_budget(values: Mapping[str, str]) -> dict[str, object]:
     """Convert form fields, by limit, to the values a program would send. Empty fields are left out."""
     converted: dict[str, object] = {}
     for name, entry in values.items():
@@ -267,7 +269,7 @@ def from_form(values: Mapping[str, str]) -> dict[str, object]:
 
 
 def to_json(budget: BudgetLimits | None) -> dict[str, Amount | str]:
-    """Write a budget in the form that `budget_of` reads."""
+    """Write a budget in the form that `read_budget` reads."""
     amounts = {name: (budget or BudgetLimits()).of(limit) for name, limit in NAMES.items()}
     return {
         name: to_text(NAMES[name], amount) if name == USD else amount
@@ -287,9 +289,9 @@ def to_text(limit: Limit, amount: Amount) -> str:
     return str(int(amount))
 
 
-def words_of(exhausted: ExhaustedLimit) -> str:
+def describe_exhaustion(exhausted: ExhaustedLimit) -> str:
     """Format an exhausted limit: `10 of 10 turns`, or that the usage is not known."""
-    allowed = f"{to_text(exhausted.limit, exhausted.allowed)} {unit_of(exhausted.limit)}"
+    allowed = f"{to_text(exhausted.limit, exhausted.allowed)} {name_unit(exhausted.limit)}"
     if exhausted.used is None:
         return f"{allowed}, which cannot be held: the model has no known price"
     return f"{to_text(exhausted.limit, exhausted.used)} of {allowed}"
@@ -304,7 +306,7 @@ def _require_names(values: object) -> Mapping[str, object]:
     return values
 
 
-def _money(value: object) -> int:
+def _read_micros(value: object) -> int:
     text = isinstance(value, str) and not re.fullmatch(r"\d{1,12}(\.\d+)?", value.strip(), re.ASCII)
     if text or isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         raise InvalidBudget(USD, "must be an amount such as 1.50")

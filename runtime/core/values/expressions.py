@@ -39,7 +39,7 @@ def check(text: str, names: tuple[str, ...], large: str) -> None:
 
     `large` is the fact that may hold lists, so a quantifier has only elements of it inside.
     """
-    _program(text, names, large)
+    _compile_program(text, names, large)
 
 
 def check_condition(
@@ -49,11 +49,11 @@ def check_condition(
 
     One that names a fact without a sample, or that fails for the samples, may be so for other facts.
     """
-    used_names = set(_program(text, names, large).variables()) & set(names)
+    used_names = set(_compile_program(text, names, large).variables()) & set(names)
     if not used_names <= samples.keys():
         return
     try:
-        holds(text, {**dict.fromkeys(names), **samples}, names, large)
+        evaluate_condition(text, {**dict.fromkeys(names), **samples}, names, large)
     except NotBoolean:
         raise
     except ExpressionError:
@@ -61,7 +61,7 @@ def check_condition(
             raise
 
 
-def paths(text: str, fact: str) -> list[tuple[str, ...]]:
+def list_paths(text: str, fact: str) -> list[tuple[str, ...]]:
     """Return the paths of names that an expression reads below a fact, such as `("user", "level")`."""
     bare = _STRINGS.sub(
         lambda string: string[0] if text[: string.start()].rstrip().endswith("[") else '""', text
@@ -70,9 +70,11 @@ def paths(text: str, fact: str) -> list[tuple[str, ...]]:
     return [tuple(name.strip("'\"") for name in _NAMES.findall(reading[1])) for reading in readings]
 
 
-def value(text: str, facts: Mapping[str, Any], names: tuple[str, ...], large: str) -> Any:
+def evaluate_expression(
+    text: str, facts: Mapping[str, Any], names: tuple[str, ...], large: str
+) -> Any:
     """Evaluate an expression. Raise ExpressionError if it fails for these facts."""
-    program = _program(text, names, large)
+    program = _compile_program(text, names, large)
     size, pending = 0, list[Any]([facts])  # of the longest list or object
     while pending:
         item = pending.pop()
@@ -89,19 +91,21 @@ def value(text: str, facts: Mapping[str, Any], names: tuple[str, ...], large: st
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as exc:  # the library's panics are no Exception
-        raise ExpressionError(_line(exc)) from exc
+        raise ExpressionError(_describe_error(exc)) from exc
 
 
-def holds(text: str, facts: Mapping[str, Any], names: tuple[str, ...], large: str) -> bool:
+def evaluate_condition(
+    text: str, facts: Mapping[str, Any], names: tuple[str, ...], large: str
+) -> bool:
     """Evaluate a condition. Raise ExpressionError if it fails for these facts, or is not true or false."""
-    result = value(text, facts, names, large)
+    result = evaluate_expression(text, facts, names, large)
     if not isinstance(result, bool):
         raise NotBoolean("its result is neither true nor false")
     return result
 
 
 @lru_cache(256)
-def _program(text: str, names: tuple[str, ...], large: str) -> Any:
+def _compile_program(text: str, names: tuple[str, ...], large: str) -> Any:
     """Check the text and compile it. Raises ExpressionError."""
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"has {len(text)} characters, at most {MAX_LENGTH} are allowed")
@@ -109,7 +113,7 @@ def _program(text: str, names: tuple[str, ...], large: str) -> Any:
         if refused in text:
             raise ExpressionError(f"must not contain {refused}")
     bare = _STRINGS.sub('""', text)
-    variable = _quantified(bare, large)
+    variable = _read_quantifier(bare, large)
     if bare.count("+") > MAX_SUMS:
         raise ExpressionError(f"must not have more than {MAX_SUMS} signs +")
     import cel  # only processes that judge expressions need it, and it takes 0.2 s
@@ -120,7 +124,7 @@ def _program(text: str, names: tuple[str, ...], large: str) -> Any:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as exc:  # the library's panics are no Exception
-        raise ExpressionError(f"is not valid CEL: {_line(exc)}") from exc
+        raise ExpressionError(f"is not valid CEL: {_describe_error(exc)}") from exc
     unknown = sorted(variables - set(names) - {variable})
     if unknown:
         raise ExpressionError(f"names {unknown[0]}, but the facts are {', '.join(names)}")
@@ -130,7 +134,7 @@ def _program(text: str, names: tuple[str, ...], large: str) -> Any:
     return program
 
 
-def _quantified(bare: str, large: str) -> str:
+def _read_quantifier(bare: str, large: str) -> str:
     """Return the variable of the quantifier, empty without one. `bare` is the expression without its strings."""
     if built := _BUILDERS.search(bare):
         raise ExpressionError(
@@ -154,7 +158,7 @@ def _quantified(bare: str, large: str) -> str:
     return quantifiers[0][1]
 
 
-def _line(exc: BaseException) -> str:
+def _describe_error(exc: BaseException) -> str:
     """Return the first line of an error, short."""
     if isinstance(exc, KeyError):
         return f"there is no {exc.args[0]}"

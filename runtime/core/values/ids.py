@@ -10,7 +10,7 @@ PROMPT_NAME = r"[a-z][a-z0-9_-]{0,39}(?:/[a-z][a-z0-9_-]{0,39})?"
 RANDOM_BITS = 62  # of an id that begins with a timestamp
 
 
-def call_id(turn: int, index: int) -> str:
+def make_call_id(turn: int, index: int) -> str:
     """Return the id of the call at `index` of a turn's reply. It is ours, never the provider's."""
     return f"c{turn}.{index}"
 
@@ -21,23 +21,23 @@ def turn_mark(turn: int) -> str:
     return f"c{turn}."
 
 
-def turn_of(call: str) -> int:
+def parse_turn(call: str) -> int:
     """Return the turn in which a call was proposed."""
     return int(call[1:].split(".", 1)[0])
 
 
-def turn_key(frame: str, call: str) -> str:
+def make_turn_key(frame: str, call: str) -> str:
     """Return the same text for all calls of one turn of one frame, and another for any other turn of the run."""
-    return f"{frame}/{turn_of(call)}"
+    return f"{frame}/{parse_turn(call)}"
 
 
-def child_frame(frame: str, call: str) -> str:
+def make_child_frame_id(frame: str, call: str) -> str:
     """Return the id of the frame that a delegated call opens below its own frame."""
     return f"{frame}.{call}"
 
 
 @lru_cache(1024)
-def depth_of(frame: str) -> int:
+def compute_depth(frame: str) -> int:
     """Count the frames above this one; the root has none."""
     return frame.count("c")
 
@@ -47,7 +47,7 @@ def is_prompt_name(name: object) -> bool:
     return isinstance(name, str) and re.fullmatch(PROMPT_NAME, name) is not None
 
 
-def by_time(at: datetime, drawn: int) -> UUID:
+def make_uuid7(at: datetime, drawn: int) -> UUID:
     """Make a UUIDv7 (RFC 9562, with method 3) of a time and 62 random bits. Ids have the order of their microseconds.
 
     Random ids would scatter over the index pages, and Postgres would log a whole page for each.

@@ -14,7 +14,7 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from runtime.core.values.json_values import canonical
+from runtime.core.values.json_values import encode_canonical
 
 MAX_MESSAGE = 300
 
@@ -52,7 +52,7 @@ def write_only(schema: Mapping[str, Any]) -> frozenset[str]:
     )
 
 
-def problems(schema: Mapping[str, Any] | str, value: Any, prefix: str) -> list[Problem]:
+def list_problems(schema: Mapping[str, Any] | str, value: Any, prefix: str) -> list[Problem]:
     """List the problems of a JSON value, at most one for each field, the least deep first.
 
     The schema may be given as its text. Fields are dotted paths that begin with `prefix`.
@@ -62,7 +62,7 @@ def problems(schema: Mapping[str, Any] | str, value: Any, prefix: str) -> list[P
         return []
     token = _ERRORS.set({})
     try:
-        validator = _validator(text)
+        validator = _make_validator(text)
         errors = sorted(validator.iter_errors(value), key=lambda error: len(error.absolute_path))
     except (Unresolvable, re.error, RecursionError) as exc:  # of the schema, not of the value
         return [Problem(field=prefix, detail=f"cannot be checked: {exc}")]
@@ -100,7 +100,7 @@ def describe(rule: Any, schema: Any) -> str:
         descriptions = [describe(choice, schema) for choice in choices]
         return " or ".join(dict.fromkeys(text for text in descriptions if text))
     if isinstance(target.get("enum"), list):
-        return f"one of {', '.join(brief(choice) for choice in target['enum'])}"
+        return f"one of {', '.join(format_value(choice) for choice in target['enum'])}"
     facts: list[str] = []
     kind = target.get("type")
     if kind is not None:
@@ -109,13 +109,13 @@ def describe(rule: Any, schema: Any) -> str:
     if "format" in target:
         facts.append(str(target["format"]))
     if "const" in target:
-        facts.append(f"always {brief(target['const'])}")
-    facts += _bounds(target.get("minimum"), target.get("maximum"), "")
-    facts += _bounds(target.get("minLength"), target.get("maxLength"), " characters")
+        facts.append(f"always {format_value(target['const'])}")
+    facts += _describe_bounds(target.get("minimum"), target.get("maximum"), "")
+    facts += _describe_bounds(target.get("minLength"), target.get("maxLength"), " characters")
     return " · ".join(facts)
 
 
-def parts(schema: Any) -> tuple[Property, ...]:
+def list_properties(schema: Any) -> tuple[Property, ...]:
     """List the properties of an object's schema; none if the schema is not of an object.
 
     The required ones come first, in the order in which they are listed: a stored schema keeps no other order.
@@ -129,8 +129,8 @@ def parts(schema: Any) -> tuple[Property, ...]:
         Property(
             name=name,
             title=str(_target(properties[name], schema).get("title", name)),
-            type=describe(_resolved(properties[name], schema), schema) or "any JSON",
-            rule=_resolved(properties[name], schema),
+            type=describe(_resolve_rule(properties[name], schema), schema) or "any JSON",
+            rule=_resolve_rule(properties[name], schema),
             required=name in required,
             default=_target(properties[name], schema).get("default"),
         )
@@ -142,7 +142,7 @@ def may_have(schema: Mapping[str, Any], path: Sequence[str]) -> bool:
     """Tell whether a value of this schema may have a value at this path of names. It may where the schema is open."""
     rule: Any = schema
     for name in path:
-        rule = _resolved(rule, schema)
+        rule = _resolve_rule(rule, schema)
         properties = rule.get("properties")
         if not isinstance(properties, dict):
             return True
@@ -152,12 +152,12 @@ def may_have(schema: Mapping[str, Any], path: Sequence[str]) -> bool:
     return True
 
 
-def brief(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Show a text as it is, and any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _resolved(rule: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve_rule(rule: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the rule, the target of its `$ref`, or its one choice beside null.
 
     Each is followed one step only, because schemas may be circular.
@@ -180,7 +180,7 @@ def _target(rule: Any, schema: Any) -> Mapping[str, Any]:
     return {**rule, **target} if isinstance(target, dict) else rule
 
 
-def _bounds(low: Any, high: Any, unit: str) -> Iterator[str]:
+def _describe_bounds(low: Any, high: Any, unit: str) -> Iterator[str]:
     if low is not None and high is not None:
         yield f"{low} to {high}{unit}"
     elif low is not None:
@@ -213,7 +213,7 @@ def _limit(error: ValidationError, field: str, root: Any) -> str:
         case "maximum":
             return f"must be at most {error.validator_value}"
         case "pattern":
-            return _form(str(error.validator_value), schema)
+            return _describe_pattern(str(error.validator_value), schema)
         case ("anyOf" | "oneOf") as either:
             words = describe({either: error.validator_value}, root)
             return f"must be {words}" if words and error.message == _NO_CHOICE else error.message
@@ -226,42 +226,42 @@ _CHARACTERS = r"\[((?:[^\]\\^]|\\[^wWdDsS])+)\]"
 _PLAIN = re.compile(rf"\^{_CHARACTERS}(?:{_CHARACTERS})?[*+]\$")
 
 
-def _form(pattern: str, schema: Mapping[str, Any]) -> str:
+def _describe_pattern(pattern: str, schema: Mapping[str, Any]) -> str:
     """Say in words what a pattern asks for, or by the schema's example: people cannot be expected to read it."""
     if form := schema.get("format"):
         return f"must be a valid {form}"
     if match := _PLAIN.fullmatch(pattern):
         first, following = match.groups()
         if following in (None, first):
-            return f"must have only these characters: {_listed(first)}"
-        begins = f"must begin with one of these characters: {_listed(first)}"
-        return f"{begins}; after it, only these: {_listed(following)}"
-    if example := example_of(schema):
+            return f"must have only these characters: {_describe_characters(first)}"
+        begins = f"must begin with one of these characters: {_describe_characters(first)}"
+        return f"{begins}; after it, only these: {_describe_characters(following)}"
+    if example := format_example(schema):
         return f"must have the form of {example}"
     about = schema.get("description")
     return f"must fit its description: {about}" if about else f"must match {pattern}"
 
 
-def example_of(schema: Mapping[str, Any]) -> str:
+def format_example(schema: Mapping[str, Any]) -> str:
     """Return the schema's first example as text, or an empty text."""
     examples = schema.get("examples")
-    return brief(examples[0]) if isinstance(examples, list) and examples else ""
+    return format_value(examples[0]) if isinstance(examples, list) and examples else ""
 
 
-def _listed(characters: str) -> str:
+def _describe_characters(characters: str) -> str:
     ranges = re.findall(r"\\?.-\\?.|\\?.", characters)
     return " ".join("space" if text == " " else text.replace("\\", "") or text for text in ranges)
 
 
-def _pattern(
+def _check_pattern(
     validator: Any, pattern: str, instance: Any, schema: dict[str, Any]
 ) -> Iterator[ValidationError]:
-    if isinstance(instance, str) and not _matcher(pattern)(instance):
+    if isinstance(instance, str) and not _compile_pattern(pattern)(instance):
         yield ValidationError(f"does not match {pattern}")
 
 
 @lru_cache(256)
-def _matcher(pattern: str) -> Callable[[str], object]:
+def _compile_pattern(pattern: str) -> Callable[[str], object]:
     """Return the check of a pattern by pydantic, which checks the same arguments later: its time is linear.
 
     A pattern that it does not know is one of Python, read as in ECMA 262: `$` is the end of the text, and no newline
@@ -281,18 +281,18 @@ _NO_CHOICE = "fits no choice"
 _OF_TYPE = ("type", "enum", "const", "anyOf", "oneOf")
 
 
-def _first_error(validator: Any, choice: Any, instance: Any) -> ValidationError | None:
+def _find_first_error(validator: Any, choice: Any, instance: Any) -> ValidationError | None:
     errors, key = _ERRORS.get(), (id(choice), id(instance))
     if key not in errors:
         errors[key] = next(validator.descend(instance, choice), None)
     return errors[key]
 
 
-def _any_of(
+def _check_any_of(
     validator: Any, choices: list[Any], instance: Any, schema: dict[str, Any]
 ) -> Iterator[ValidationError]:
     """Yield the errors beside the one choice that has the type of the value, or one error beside all choices."""
-    errors = [_first_error(validator, choice, instance) for choice in choices]
+    errors = [_find_first_error(validator, choice, instance) for choice in choices]
     if None in errors:
         return
     near = [
@@ -306,12 +306,12 @@ def _any_of(
         yield ValidationError(_NO_CHOICE)
 
 
-def _one_of(
+def _check_one_of(
     validator: Any, choices: list[Any], instance: Any, schema: dict[str, Any]
 ) -> Iterator[ValidationError]:
-    if [_first_error(validator, choice, instance) for choice in choices].count(None) > 1:
+    if [_find_first_error(validator, choice, instance) for choice in choices].count(None) > 1:
         yield ValidationError("fits more than one choice")
-    yield from _any_of(validator, choices, instance, schema)
+    yield from _check_any_of(validator, choices, instance, schema)
 
 
 def _is_integer(_checker: Any, instance: Any) -> bool:
@@ -321,13 +321,13 @@ def _is_integer(_checker: Any, instance: Any) -> bool:
 
 _Validator: type[Draft202012Validator] = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
-    validators={"pattern": _pattern, "anyOf": _any_of, "oneOf": _one_of},
+    validators={"pattern": _check_pattern, "anyOf": _check_any_of, "oneOf": _check_one_of},
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
 )
 
 
 @lru_cache(256)
-def _validator(schema: str) -> Draft202012Validator:
+def _make_validator(schema: str) -> Draft202012Validator:
     """Return the validator of a schema, cached because each start of a run needs it.
 
     Its registry is empty, so that a reference to an address is never fetched.
@@ -398,34 +398,38 @@ def is_compatible(before: Any, after: Any) -> bool:
     """
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return False
-    old, new = _meaning(before), _meaning(after)
+    old, new = _strip_wording(before), _strip_wording(after)
     old_args, new_args = old.pop("properties", {}), new.pop("properties", {})
     old_defs, new_defs = old.pop("$defs", {}), new.pop("$defs", {})
     added = [name for name in new_args if name not in old_args]
     if added and old.get("additionalProperties") is not False:
         return False
-    return _is_same(old, new) and _includes(new_args, old_args) and _includes(new_defs, old_defs)
+    return (
+        _is_same(old, new)
+        and _has_all_rules(new_args, old_args)
+        and _has_all_rules(new_defs, old_defs)
+    )
 
 
-def _includes(larger: Mapping[str, Any], smaller: Mapping[str, Any]) -> bool:
+def _has_all_rules(larger: Mapping[str, Any], smaller: Mapping[str, Any]) -> bool:
     return all(name in larger and _is_same(larger[name], rule) for name, rule in smaller.items())
 
 
 def _is_same(value: Any, other: Any) -> bool:
     """Compare as JSON: Python takes 1 and true for the same."""
-    return canonical(value) == canonical(other)
+    return encode_canonical(value) == encode_canonical(other)
 
 
-def _meaning(schema: Any) -> Any:
+def _strip_wording(schema: Any) -> Any:
     """Return the schema without the words for people and models."""
     if isinstance(schema, list):
-        return [_meaning(item) for item in schema]
+        return [_strip_wording(item) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
     meaning = {}
     for key, value in schema.items():
         if key in _NAMED and isinstance(value, Mapping):
-            meaning[key] = {name: _meaning(rule) for name, rule in value.items()}
+            meaning[key] = {name: _strip_wording(rule) for name, rule in value.items()}
         elif key not in _WORDING:
-            meaning[key] = value if key in _VALUES else _meaning(value)
+            meaning[key] = value if key in _VALUES else _strip_wording(value)
     return meaning

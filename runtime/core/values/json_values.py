@@ -1,6 +1,6 @@
 """JSON values: their check, canonical form (RFC 8785) and digests, JSON from outside as its text, and files in JSON.
 
-Two numbers are equal if their decimals are, in any notation. `readable` makes a value that the engine accepts:
+Two numbers are equal if their decimals are, in any notation. `make_readable` makes a value that the engine accepts:
 a number that a float cannot hold becomes the text of its digits, a character that no text may have its code point.
 """
 
@@ -39,11 +39,11 @@ def require_json(value: Any, field: str = "value", *, depth: int = JSON_DEPTH) -
     infinities, and integers beyond 2**53 - 1 (RFC 7493). So are NUL and lone surrogates in text, and nesting deeper
     than `depth`. Our own documents around accepted values may have ENCLOSED_DEPTH levels.
     """
-    if not _passes(value, depth, floats=True):
+    if not _is_plain_json(value, depth, floats=True):
         _check(value, field, depth)
 
 
-def size_of(value: Any) -> int:
+def measure_size(value: Any) -> int:
     """Return the size of a JSON value in bytes, written compactly."""
     return len(to_json(value))
 
@@ -53,14 +53,14 @@ def is_text(text: str) -> bool:
     return "\x00" not in text and (text.isascii() or not _SURROGATE.search(text))
 
 
-def canonical(value: Any) -> bytes:
+def encode_canonical(value: Any) -> bytes:
     """Write a JSON value in its canonical form (RFC 8785). Raise ValueError for other values."""
-    if _passes(value, ENCLOSED_DEPTH, floats=False):
+    if _is_plain_json(value, ENCLOSED_DEPTH, floats=False):
         return _ENCODER.encode(value).encode()
     return rfc8785.dumps(value)
 
 
-def copied(value: Any) -> Any:
+def copy_value(value: Any) -> Any:
     """Return the same JSON value, which shares no list or object with the other one."""
     return from_json(to_json(value)) if isinstance(value, dict | list) else value
 
@@ -68,12 +68,12 @@ def copied(value: Any) -> Any:
 def is_equal(value: Any, other: Any) -> bool:
     """Tell whether two JSON values are equal: 1 is 1.0, and neither is true or "1"."""
     try:
-        return canonical(value) == canonical(other)
+        return encode_canonical(value) == encode_canonical(other)
     except (NotJson, ValueError, RecursionError):
         return False
 
 
-def _passes(value: Any, depth: int, *, floats: bool) -> bool:
+def _is_plain_json(value: Any, depth: int, *, floats: bool) -> bool:
     """Say whether a value is plain JSON, at most so deep. False may also mean unusual JSON.
 
     Without `floats`, Python's encoder writes it in canonical form: its keys are ASCII, so they sort as in UTF-16.
@@ -139,9 +139,9 @@ def _check_text(text: str, field: str) -> None:
         raise NotJson(field, "contains half of a surrogate pair")
 
 
-def sha256_of(value: Any) -> str:
+def hash_value(value: Any) -> str:
     """Return the digest of a JSON value's canonical form, as `sha256:<hex>`. Raises NotJson."""
-    if _passes(value, ENCLOSED_DEPTH, floats=False):
+    if _is_plain_json(value, ENCLOSED_DEPTH, floats=False):
         text = _ENCODER.encode(value).encode()
     else:
         _check(value, "value", ENCLOSED_DEPTH)
@@ -149,11 +149,11 @@ def sha256_of(value: Any) -> str:
     return "sha256:" + hashlib.sha256(text).hexdigest()
 
 
-def action_digest(
+def hash_action(
     *, tool: str, schema: str, args: Any, path: tuple[str, ...], effect: EffectClass
 ) -> str:
     """Return the digest of an approved action: the tool, its schema, the arguments and the path of agents."""
-    return sha256_of(
+    return hash_value(
         {"tool": tool, "schema": schema, "args": args, "path": list(path), "effect": str(effect)}
     )
 
@@ -203,19 +203,19 @@ def read_object(body: bytes) -> dict[str, Submitted]:
     fields: dict[str, Submitted] = {}
     try:
         text = body.decode()
-        at = _after(text, _skip(text, 0), "{")
+        at = _skip_mark(text, _skip(text, 0), "{")
         is_open = text[at : at + 1] != "}"
         while is_open:
             name, at = _DECODER.raw_decode(text, at)
             if not isinstance(name, str) or name in fields:
                 raise ValueError("a name is no text, or comes twice")
-            start = _after(text, _skip(text, at), ":")
+            start = _skip_mark(text, _skip(text, at), ":")
             value, at = _DECODER.raw_decode(text, start)
             fields[name] = Submitted(value=value, text=text[start:at])
             at = _skip(text, at)
             is_open = text[at : at + 1] != "}"
             if is_open:
-                at = _after(text, at, ",")
+                at = _skip_mark(text, at, ",")
         if _skip(text, at + 1) != len(text):
             raise ValueError("there is more after it")
         return fields
@@ -232,23 +232,23 @@ def read(text: str) -> Any:
     return _DECODER.decode(text)
 
 
-def fingerprint(fields: dict[str, Submitted]) -> str:
+def hash_fields(fields: dict[str, Submitted]) -> str:
     """Return a digest of the parsed fields: white space, the order of names and notations of numbers do not count."""
     values = {name: field.value for name, field in fields.items()}
-    return hashlib.sha256(_plain_text(values).encode()).hexdigest()
+    return hashlib.sha256(_write_comparable_text(values).encode()).hexdigest()
 
 
-def readable(value: Any, field: str = "value") -> Any:
+def make_readable(value: Any, field: str = "value") -> Any:
     """Return the value as the engine accepts it and people read it. Raise NotJson if it is nested too deeply."""
     try:
-        result = _readable(value)
+        result = _make_readable(value)
     except RecursionError as exc:
         raise NotJson(field, "is nested too deeply") from exc
     require_json(result, field)
     return result
 
 
-def _after(text: str, at: int, mark: str) -> int:
+def _skip_mark(text: str, at: int, mark: str) -> int:
     if text[at : at + 1] != mark:
         raise ValueError(f"{mark} is missing at character {at}")
     return _skip(text, at + 1)
@@ -260,7 +260,7 @@ def _skip(text: str, at: int) -> int:
     return match.end()
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
         raise ValueError("a name comes twice in an object")
@@ -273,18 +273,24 @@ def refuse_constant(constant: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(
-    parse_float=Decimal, parse_int=Decimal, parse_constant=refuse_constant, object_pairs_hook=_once
+    parse_float=Decimal,
+    parse_int=Decimal,
+    parse_constant=refuse_constant,
+    object_pairs_hook=_refuse_duplicates,
 )
 
 
-def _plain_text(value: Any) -> str:
+def _write_comparable_text(value: Any) -> str:
     """Write a value so that equal ones have the same text."""
     match value:
         case dict():
-            items = (f"{json.dumps(name)}:{_plain_text(value[name])}" for name in sorted(value))
+            items = (
+                f"{json.dumps(name)}:{_write_comparable_text(value[name])}"
+                for name in sorted(value)
+            )
             return f"{{{','.join(items)}}}"
         case list():
-            return f"[{','.join(map(_plain_text, value))}]"
+            return f"[{','.join(map(_write_comparable_text, value))}]"
         case Decimal():
             sign, digits, exponent = value.as_tuple()
             text = "".join(map(str, digits)).lstrip("0")
@@ -295,15 +301,15 @@ def _plain_text(value: Any) -> str:
             return json.dumps(value)
 
 
-def _readable(value: Any) -> Any:
+def _make_readable(value: Any) -> Any:
     match value:
         case dict():
-            result = {escape_text(name): _readable(item) for name, item in value.items()}
+            result = {escape_text(name): _make_readable(item) for name, item in value.items()}
             if len(result) != len(value):
                 raise NotJson("value", "two names look the same")
             return result
         case list():
-            return [_readable(item) for item in value]
+            return [_make_readable(item) for item in value]
         case Decimal():
             if value.adjusted() < _DIGITS and value == value.to_integral_value():
                 integer = int(value)
@@ -362,7 +368,7 @@ def is_file(value: Any) -> bool:
     )
 
 
-def file_of(value: Any) -> FileValue | None:
+def decode_file(value: Any) -> FileValue | None:
     """Return the file of a JSON value; None if it is none, is too large, or has bytes of another type."""
     if not is_file(value) or len(value["base64"]) > 4 * MAX_FILE // 3 + 4:
         return None
@@ -377,7 +383,7 @@ def file_of(value: Any) -> FileValue | None:
 def file_value(media_type: str, data: bytes) -> dict[str, str]:
     """Return the JSON value of a file. Raises ValueError if a page would not show it."""
     value = {"media_type": media_type, "base64": base64.b64encode(data).decode()}
-    if file_of(value) is None:
+    if decode_file(value) is None:
         raise ValueError(
             f"no file of at most {MAX_FILE} bytes that begins as {media_type} does; "
             f"types are {', '.join(MEDIA_TYPES)}"

@@ -80,9 +80,9 @@ def describe(*values: Any, limit: int = MAX_CHARACTERS) -> list[str]:
     cut = False
     for value in values:
         remaining = limit
-        for text in texts_of(value):
+        for text in collect_texts(value):
             cut = cut or len(text) > remaining
-            descriptions.update(dict.fromkeys(_descriptions(text[:remaining])))
+            descriptions.update(dict.fromkeys(_describe_text(text[:remaining])))
             remaining -= min(remaining, len(text))
     notes = list(descriptions)[:MAX_NOTES]
     if len(descriptions) > MAX_NOTES:
@@ -93,19 +93,21 @@ def describe(*values: Any, limit: int = MAX_CHARACTERS) -> list[str]:
 
 
 @lru_cache(maxsize=4096)
-def skeleton(text: str, *, host: bool = False) -> str:
+def compute_skeleton(text: str, *, host: bool = False) -> str:
     """Return a text that is the same for texts that look alike: Latin letters only, without hidden characters.
 
     In a `host`, punycode is decoded, and `rn` looks like `m`.
     """
     if host:
-        text = ".".join(_decoded(label) for label in text.split("."))
-    letters = (_LATIN.get(char) or _plain(char) or char for char in text if is_visible(char))
+        text = ".".join(_decode_label(label) for label in text.split("."))
+    letters = (
+        _LATIN.get(char) or _find_plain_char(char) or char for char in text if is_visible(char)
+    )
     plain = "".join(letters).translate(_SAME).casefold()
     return plain.replace("rn", "m").replace("vv", "w") if host else plain
 
 
-def _decoded(label: str) -> str:
+def _decode_label(label: str) -> str:
     if not label.startswith("xn--"):
         return label
     try:
@@ -114,28 +116,28 @@ def _decoded(label: str) -> str:
         return label
 
 
-def texts_of(value: Any) -> Iterator[str]:
+def collect_texts(value: Any) -> Iterator[str]:
     """Yield every text in a JSON value, the names of its fields included."""
     match value:
         case str():
             yield value
         case list() | tuple():
             for item in value:
-                yield from texts_of(item)
+                yield from collect_texts(item)
         case dict():
             for name, item in value.items():
                 yield str(name)
-                yield from texts_of(item)
+                yield from collect_texts(item)
 
 
-def _descriptions(text: str) -> Iterator[str]:
+def _describe_text(text: str) -> Iterator[str]:
     lowered = text.lower()
     if not text.isascii():
-        yield from _letters(text)
+        yield from _describe_words(text)
     if "xn--" in lowered:
-        yield from _punycode(text)
+        yield from _describe_punycode(text)
     if "0" in text or "1" in text:
-        yield from _digits(text)
+        yield from _describe_digits(text)
     if "://" in text and "@" in text:
         for name, leads in _USER_NAME.findall(text):
             yield (
@@ -144,14 +146,14 @@ def _descriptions(text: str) -> Iterator[str]:
             )
 
 
-def _letters(text: str) -> Iterator[str]:
+def _describe_words(text: str) -> Iterator[str]:
     disguised: set[str] = (
         set()
     )  # foreign alphabets whose letters in a Latin text all look like Latin ones
     if any(char.isascii() and char.isalpha() for char in text):
-        letters = {char for char in set(text) if _script(char) not in ("", "Latin")}
-        honest = {_script(char) for char in letters if char not in _LATIN}
-        disguised = {_script(char) for char in letters} - honest
+        letters = {char for char in set(text) if _name_script(char) not in ("", "Latin")}
+        honest = {_name_script(char) for char in letters if char not in _LATIN}
+        disguised = {_name_script(char) for char in letters} - honest
     for match in _CHUNK.finditer(text):
         chunk = match[0].strip(".:!?")
         if chunk.isascii():
@@ -159,7 +161,7 @@ def _letters(text: str) -> Iterator[str]:
         for word in _WORD.findall(chunk):
             if word.isascii():
                 continue
-            note = _mixed(word) or _passing(word, chunk, disguised)
+            note = _describe_mixed_word(word) or _describe_disguised_word(word, chunk, disguised)
             if note and "." in chunk:
                 encoded = word.lower().encode("punycode").decode("ascii")
                 note += f"; in a domain name it is xn--{encoded[:80]}"
@@ -167,21 +169,21 @@ def _letters(text: str) -> Iterator[str]:
                 yield f"\u201c{chunk[:80]}\u201d {note}."
 
 
-def _mixed(word: str) -> str:
+def _describe_mixed_word(word: str) -> str:
     """Describe alphabets mixed within one word."""
-    scripts = {script for char in word if (script := _script(char))}
-    foreign = sorted({char for char in word if _script(char) not in ("", "Latin")})
+    scripts = {script for char in word if (script := _name_script(char))}
+    foreign = sorted({char for char in word if _name_script(char) not in ("", "Latin")})
     if len(scripts) > 1:
         return f"mixes {' and '.join(sorted(scripts, reverse=True))} letters: {_describe_letters(foreign)}"
-    styled = sorted({char for char in word if _plain(char)})
+    styled = sorted({char for char in word if _find_plain_char(char)})
     if styled and any(char.isascii() and char.isalnum() for char in word):
         return f"holds {_describe_letters(styled)}"
     return ""
 
 
-def _passing(word: str, chunk: str, disguised: set[str]) -> str:
+def _describe_disguised_word(word: str, chunk: str, disguised: set[str]) -> str:
     """Describe a word of another alphabet whose letters all look like Latin ones."""
-    scripts = {_script(char) for char in word if char.isalpha()}
+    scripts = {_name_script(char) for char in word if char.isalpha()}
     if len(scripts) != 1 or "Latin" in scripts or "" in scripts or len(word) < 2:
         return ""
     if not all(char in _LATIN for char in word if char.isalpha()):
@@ -194,18 +196,20 @@ def _passing(word: str, chunk: str, disguised: set[str]) -> str:
     return ""
 
 
-def _punycode(text: str) -> Iterator[str]:
+def _describe_punycode(text: str) -> Iterator[str]:
     for label in re.findall(r"(?<![\w-])xn--[a-z0-9-]+", text, re.IGNORECASE):
         try:
             plain = label[4:].encode("ascii").decode("punycode")
         except (UnicodeError, ValueError):
             yield f"\u201c{label[:80]}\u201d looks like punycode but is not valid."
             continue
-        mixed = _mixed(plain) or _passing(plain, f"{plain}.com", set())
+        mixed = _describe_mixed_word(plain) or _describe_disguised_word(
+            plain, f"{plain}.com", set()
+        )
         yield f"\u201c{label[:80]}\u201d is punycode for \u201c{plain[:80]}\u201d{f', which {mixed}' if mixed else ''}."
 
 
-def _digits(text: str) -> Iterator[str]:
+def _describe_digits(text: str) -> Iterator[str]:
     """Check only the registered label of a host name: server1.example.org is harmless."""
     for match in _HOST.finditer(text):
         labels = match[0].split(".")
@@ -224,14 +228,14 @@ def _describe_letters(chars: list[str]) -> str:
         words = unicodedata.name(char, "a letter").split()
         titles = [word.title() if word.title() in _ALPHABETS else word.lower() for word in words]
         description = f"\u201c{char}\u201d is {' '.join(titles)} (U+{ord(char):04X})"
-        if look := _LATIN.get(char) or _plain(char):
+        if look := _LATIN.get(char) or _find_plain_char(char):
             description += f" and looks like \u201c{look}\u201d"
         descriptions.append(description)
     return ", ".join(descriptions)
 
 
 @lru_cache(maxsize=4096)
-def _script(char: str) -> str:
+def _name_script(char: str) -> str:
     """Return the alphabet of a letter; empty if it resembles no letter of another alphabet."""
     if not char.isalpha():
         return ""
@@ -242,7 +246,7 @@ def _script(char: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _plain(char: str) -> str:
+def _find_plain_char(char: str) -> str:
     """Return the ASCII letter or digit of which this is a variant, such as a fullwidth one; empty for none."""
     if char.isascii() or unicodedata.category(char) not in ("Ll", "Lu", "Nd"):
         return ""

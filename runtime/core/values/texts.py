@@ -38,7 +38,7 @@ _EMOJI = re.compile(
 )
 
 
-def joined_emoji(text: str) -> frozenset[int]:
+def find_joined_emoji(text: str) -> frozenset[int]:
     """Return the places of the invisible characters that only join one emoji of a family, a couple or a worker."""
     if _JOINER not in text:
         return frozenset()
@@ -60,7 +60,7 @@ def is_visible(char: str) -> bool:
     return not any(ord(char) in selectors for selectors in _SELECTORS)
 
 
-def hidden_marks(text: str) -> frozenset[int]:
+def find_hidden_marks(text: str) -> frozenset[int]:
     """Return the places of marks that a reader does not see: all but the first four on a letter (UTS 39, 5.4)."""
     places, marks = set(), 0
     for at, char in enumerate("" if text.isascii() else text):
@@ -70,13 +70,13 @@ def hidden_marks(text: str) -> frozenset[int]:
     return frozenset(places)
 
 
-def code_point(char: str) -> str:
+def format_code_point(char: str) -> str:
     """Write the code point of a character in the one notation of all pages: ⟦U+200B⟧."""
     return f"⟦U+{ord(char):04X}⟧"
 
 
 @lru_cache(maxsize=1024)
-def character_name(char: str) -> str:
+def name_char(char: str) -> str:
     """Return the name of a character in Unicode, in small letters."""
     return unicodedata.name(char, "control character").lower()
 
@@ -85,7 +85,9 @@ def write_on_one_line(text: str) -> str:
     """Return the text with the code point in place of each character that is not seen, and of line breaks."""
     if text.isprintable() and not _PRINTABLE.search(text):
         return text
-    return "".join(char if is_visible(char) and char != "\n" else code_point(char) for char in text)
+    return "".join(
+        char if is_visible(char) and char != "\n" else format_code_point(char) for char in text
+    )
 
 
 def find_placeholders(text: str) -> set[str]:
@@ -117,7 +119,7 @@ def escape_text(text: str) -> str:
     return clean.encode("utf-8", "backslashreplace").decode()
 
 
-def plain(text: str) -> str:
+def clean_text(text: str) -> str:
     """Return text that any journal accepts, at most MAX_ERROR characters of it."""
     clean = escape_text(text[: MAX_ERROR + 1])
     return clean if len(clean) <= MAX_ERROR else clean[: MAX_ERROR - 1] + "…"

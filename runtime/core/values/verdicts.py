@@ -311,7 +311,7 @@ VERDICTS_AT: Mapping[GateKind, tuple[Verdict, ...]] = {
 }
 
 
-def words_at(kind: GateKind | None, verdict: Verdict) -> VerdictRule:
+def select_verdict_rule(kind: GateKind | None, verdict: Verdict) -> VerdictRule:
     """Return the row of a verdict with its words at a gate of this kind; None is any but a question."""
     at_question = _AT_QUESTION.get(verdict) if kind is GateKind.QUESTION else None
     return at_question or VERDICTS[verdict]

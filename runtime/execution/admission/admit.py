@@ -16,10 +16,10 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from runtime.core.documents import external_call
-from runtime.core.run.calls import revision_of
-from runtime.core.run.continuation import MAX_DEPTH, Call, Continuation, Frame, steered_by
+from runtime.core.run.calls import find_revision
+from runtime.core.run.continuation import MAX_DEPTH, Call, Continuation, Frame, list_steering_people
 from runtime.core.run.events import CallAdmitted, CallRefused, GateExtended, GateOpened
-from runtime.core.run.frames import is_stuck, undelivered_to
+from runtime.core.run.frames import is_stuck, list_undelivered
 from runtime.core.values.call_options import CallOptions
 from runtime.core.values.enums import (
     EFFECT_CLASSES,
@@ -30,21 +30,21 @@ from runtime.core.values.enums import (
     Risk,
 )
 from runtime.core.values.errors import CoreError, NotJson
-from runtime.core.values.ids import depth_of
-from runtime.core.values.json_values import sha256_of, size_of
+from runtime.core.values.ids import compute_depth
+from runtime.core.values.json_values import hash_value, measure_size
 from runtime.core.values.limits import MAX_ARGS
-from runtime.core.values.texts import plain
+from runtime.core.values.texts import clean_text
 from runtime.errors import RuntimeFault, Tampered, UnknownAgent
 from runtime.execution.admission import gates as earlier
 from runtime.execution.admission.gates import (
     AdmissionResult,
-    facts_of,
-    gate_id,
+    build_call_terms,
+    build_policy_facts,
+    make_gate_id,
     open_frame_gate,
     open_outage_gate,
     open_repetition_gate,
     snapshot,
-    terms_of,
 )
 from runtime.ports.agents import CallInfo, CallRejected, TurnBoundary
 from runtime.ports.approvals import ApprovalPort, NotConfirmed, Ruling, VerifiedApproval
@@ -117,12 +117,16 @@ class Admission:
             info, terms = self._considered(now, owner, proposed)
         except (CallRejected, NotJson) as exc:
             return AdmissionResult(
-                event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
+                event=CallRefused(frame=frame, call=call, reason=clean_text(str(exc)))
             )
         changed = self._is_changed(now, owner, proposed, terms)
         if info.question:
             return self._ask(now, frame, proposed, info, terms)
-        ruling = None if changed else self.approvals.judge(info, facts_of(now, frame, proposed))
+        ruling = (
+            None
+            if changed
+            else self.approvals.judge(info, build_policy_facts(now, frame, proposed))
+        )
         if ruling is None or ruling.gated:
             result = self._ask(now, frame, proposed, info, terms, ruling)
             if changed or isinstance(result, PreviewCall):
@@ -142,10 +146,10 @@ class Admission:
             proposed = owner.find(call)
             info, terms = self._considered(now, owner, proposed)
             asks = info.question or self._is_changed(now, owner, proposed, terms)
-            ruling = self.approvals.judge(info, facts_of(now, frame, proposed))
+            ruling = self.approvals.judge(info, build_policy_facts(now, frame, proposed))
             return Foreseen(asks=asks or ruling.gated, effect=terms.effect)
         except (CallRejected, NotJson) as exc:
-            return Foreseen(refused=plain(str(exc)))
+            return Foreseen(refused=clean_text(str(exc)))
         except _OURS:
             raise
         except Exception as exc:
@@ -157,7 +161,7 @@ class Admission:
         """Describe a proposed call. Raises CallRejected or NotJson if it cannot be made."""
         earlier.require_new(frame, call)
         info = self._describe(frame, call)
-        terms = terms_of(now, frame.id, call, info)
+        terms = build_call_terms(now, frame.id, call, info)
         earlier.require_not_denied(now, terms)
         return info, terms
 
@@ -166,7 +170,7 @@ class Admission:
         """Return whether the call is one that a person changed, or asked to change: then a person is asked."""
         if call.edited is not None or terms.digest in now.edits:
             return True
-        return revision_of(frame, call) is not None
+        return find_revision(frame, call) is not None
 
     def recheck(
         self, now: Continuation, frame: str, call: Call, decision: Decision | None = None
@@ -183,16 +187,16 @@ class Admission:
         except Exception as exc:
             return self._hold_on_error(now, frame, call.id, exc)
 
-    def version_decided(self, now: Continuation, frame: str, after: str) -> str:
+    def find_version_decider(self, now: Continuation, frame: str, after: str) -> str:
         """Return the admin who decided that runs continue under version `after`, empty if people are asked here."""
         here = now.frame(frame)
-        admin = self.approvals.version_decided(
+        admin = self.approvals.find_version_decider(
             run=now.run,
             agent=here.agent,
             before=here.fingerprint,
             after=after,
             requester=now.requester,
-            origin=steered_by(now),
+            origin=list_steering_people(now),
         )
         return admin or ""
 
@@ -214,7 +218,7 @@ class Admission:
             agent=frame_state.agent,
             turn=frame_state.turn,
             seconds=max(0.0, (at - since).total_seconds()),
-            messages=frame_state.messages + undelivered_to(now, frame),
+            messages=frame_state.messages + list_undelivered(now, frame),
         )
         try:
             reason = self.handler.hold_reason(boundary)
@@ -252,7 +256,7 @@ class Admission:
             is_same = terms.digest == approved.terms.digest and not earlier.is_stricter(
                 info, approved.terms
             )
-            ruling = self.approvals.judge(info, facts_of(now, frame, approved))
+            ruling = self.approvals.judge(info, build_policy_facts(now, frame, approved))
             lacks_approval = approved.gate is None and ruling.gated
             if (
                 is_same
@@ -266,7 +270,7 @@ class Admission:
             earlier.require_not_denied(now, terms)
         except (CallRejected, NotJson) as exc:
             return AdmissionResult(
-                event=CallRefused(frame=frame, call=approved.id, reason=plain(str(exc)))
+                event=CallRefused(frame=frame, call=approved.id, reason=clean_text(str(exc)))
             )
         return self._ask(now, frame, approved, info, terms, ruling)
 
@@ -308,15 +312,15 @@ class Admission:
                 gated=True,
                 sentence=f"Call {started.tool}, which this version cannot make any more",
                 schema={},
-                schema_digest=sha256_of({}),
+                schema_digest=hash_value({}),
                 deadline=started.terms.deadline,
             )
         event = GateOpened(
-            gate=gate_id(self.clock()),
+            gate=make_gate_id(self.clock()),
             kind=GateKind.IN_DOUBT,
             frame=frame,
             call=call,
-            terms=terms_of(now, frame, started, info),
+            terms=build_call_terms(now, frame, started, info),
         )
         # No worker may run the call again while its first start may still be running.
         wait = timedelta(seconds=started.terms.deadline + settings.SIGNOFF_LEASE_SECONDS)
@@ -330,17 +334,17 @@ class Admission:
     ) -> bool:
         if call.gate is None or call.terms is None:
             return True
-        approval = earlier.approval_of(self.approvals, now, call, risk, decision)
+        approval = earlier.find_verified_approval(self.approvals, now, call, risk, decision)
         if approval is not None:
             self.approved[call.gate] = approval
         return approval is not None
 
     def _describe(self, frame: Frame, call: Call) -> CallInfo:
-        size = size_of(call.args)
+        size = measure_size(call.args)
         if size > MAX_ARGS:
             raise CallRejected(f"arguments: {size} bytes of JSON, at most {MAX_ARGS} are taken")
         info = self.handler.describe(agent=frame.agent, tool=call.tool, args=call.args)
-        if info.delegate is not None and depth_of(frame.id) + 1 >= MAX_DEPTH:
+        if info.delegate is not None and compute_depth(frame.id) + 1 >= MAX_DEPTH:
             raise CallRejected(f"agents may not be nested deeper than {MAX_DEPTH}")
         return info
 
@@ -358,19 +362,21 @@ class Admission:
             if not is_current(call.preview, terms.digest, self.clock(), MAX_SHOWN_AGE):
                 return PreviewCall(frame=frame, call=call.id, terms=terms)
             if call.preview is not None and call.preview.refused:
-                refused = CallRefused(frame=frame, call=call.id, reason=plain(call.preview.refused))
+                refused = CallRefused(
+                    frame=frame, call=call.id, reason=clean_text(call.preview.refused)
+                )
                 return AdmissionResult(event=refused)
         if ruling is None:
-            ruling = self.approvals.judge(info, facts_of(now, frame, call))
+            ruling = self.approvals.judge(info, build_policy_facts(now, frame, call))
         default = float(settings.SIGNOFF_APPROVAL_SECONDS)
         limits = [limit for limit in (ruling.expires_in, info.expires_in) if limit is not None]
         seconds = min(limits, default=default) + ruling.extends_by
         at = self.clock()
         expires_at = at + timedelta(seconds=seconds)
         if terms.waits == "instance":
-            expires_at = min(expires_at, external_call.deadline(now.input))
+            expires_at = min(expires_at, external_call.read_deadline(now.input))
         event = GateOpened(
-            gate=gate_id(at),
+            gate=make_gate_id(at),
             kind=GateKind.QUESTION if info.question else GateKind.APPROVAL,
             frame=frame,
             call=call.id,

@@ -10,15 +10,22 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.run import frames
-from runtime.core.run.calls import revision_of
-from runtime.core.run.continuation import Call, Continuation, Frame, Outage, Pending, steered_by
+from runtime.core.run.calls import find_revision
+from runtime.core.run.continuation import (
+    Call,
+    Continuation,
+    Frame,
+    Outage,
+    Pending,
+    list_steering_people,
+)
 from runtime.core.run.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.values.call_options import CallOptions
 from runtime.core.values.enums import RISKS, Decision, EffectClass, GateKind, Risk
-from runtime.core.values.ids import RANDOM_BITS, by_time
+from runtime.core.values.ids import RANDOM_BITS, make_uuid7
 from runtime.core.values.json_schema import is_compatible
-from runtime.core.values.json_values import action_digest, is_equal, sha256_of
-from runtime.core.values.texts import plain
+from runtime.core.values.json_values import hash_action, hash_value, is_equal
+from runtime.core.values.texts import clean_text
 from runtime.core.values.verdicts import GATES
 from runtime.errors import Tampered
 from runtime.ports.agents import CallInfo, CallRejected
@@ -52,9 +59,9 @@ class AdmissionResult:
         return self.event if isinstance(self.event, GateOpened) else None
 
 
-def gate_id(at: datetime) -> UUID:
+def make_gate_id(at: datetime) -> UUID:
     """Make the id of a gate that opens at `at`."""
-    return by_time(at, secrets.randbits(RANDOM_BITS))
+    return make_uuid7(at, secrets.randbits(RANDOM_BITS))
 
 
 def open_frame_gate(
@@ -72,7 +79,7 @@ def open_frame_gate(
     `reason` is one sentence; `args` is the data that people need to decide, as JSON.
     """
     event = GateOpened(
-        gate=gate_id(at),
+        gate=make_gate_id(at),
         kind=kind,
         frame=frame,
         call="",
@@ -83,8 +90,8 @@ def open_frame_gate(
     )
     path, risk = now.path(frame), GATES[kind].risk
     assert risk is not None  # that of a call is its own
-    digest = action_digest(
-        tool="", schema=sha256_of({}), args=args, path=path, effect=EffectClass.READ
+    digest = hash_action(
+        tool="", schema=hash_value({}), args=args, path=path, effect=EffectClass.READ
     )
     review_snapshot = ReviewSnapshot(
         run=now.run,
@@ -101,7 +108,7 @@ def open_frame_gate(
         sentence=reason,
         action_digest=digest,
         requester=now.requester,
-        origin=steered_by(now),
+        origin=list_steering_people(now),
     )
     return AdmissionResult(event=event, snapshot=review_snapshot)
 
@@ -116,15 +123,15 @@ def open_outage_gate(
         "rounds": outage.rounds,
         "last_answer": outage.error,
     }
-    reason = plain(f"No reply comes from the model of {frame.agent}: {outage.error}")
+    reason = clean_text(f"No reply comes from the model of {frame.agent}: {outage.error}")
     return open_frame_gate(now, frame.id, GateKind.HOLD, reason=reason, args=args, at=at)
 
 
 def open_repetition_gate(now: Continuation, frame: Frame, at: datetime) -> AdmissionResult:
     """Return the hold that tells people what the model of a frame repeats, and how often it did."""
     times = frames.count_repeats(frame)
-    tools = [call.tool for call in frame.of_turn()]
-    reason = plain(
+    tools = [call.tool for call in frame.list_turn_calls()]
+    reason = clean_text(
         f"{frame.agent} repeats itself: {', '.join(tools)} had the same arguments and result"
         f" {times} times in a row"
     )
@@ -148,7 +155,7 @@ def snapshot(now: Continuation, event: GateOpened, call: Call, info: CallInfo) -
         findings["before"] = approved.shown
     if call.edited is not None and call.edited.in_fork:
         findings["changed_by"] = call.edited.by
-    if (plan_position := frames.current_item(frame.todo)) is not None:
+    if (plan_position := frames.find_current_item(frame.todo)) is not None:
         findings["plan"] = plan_position
     return ReviewSnapshot(
         run=now.run,
@@ -165,7 +172,7 @@ def snapshot(now: Continuation, event: GateOpened, call: Call, info: CallInfo) -
         sentence=info.sentence,
         action_digest=event.terms.digest,
         requester=now.requester,
-        origin=steered_by(now),
+        origin=list_steering_people(now),
         expires_at=event.expires_at,
         result_schema=info.result_schema,
         preview=findings or None,
@@ -176,7 +183,7 @@ def with_revision(now: Continuation, review: ReviewSnapshot) -> ReviewSnapshot:
     """Return the snapshot of a call that revises an earlier one with their link. Its gate opens in state `now`."""
     if review.kind is not GateKind.APPROVAL:
         return review
-    revision = revision_of(now.frame(review.frame), now.call(review.frame, review.call))
+    revision = find_revision(now.frame(review.frame), now.call(review.frame, review.call))
     return (
         review
         if revision is None
@@ -184,14 +191,14 @@ def with_revision(now: Continuation, review: ReviewSnapshot) -> ReviewSnapshot:
     )
 
 
-def facts_of(now: Continuation, frame: str, call: Call) -> PolicyFacts:
+def build_policy_facts(now: Continuation, frame: str, call: Call) -> PolicyFacts:
     """Return the facts of a call that the policy judges."""
     return PolicyFacts(path=now.path(frame, call.tool), args=call.args, requester=now.requester)
 
 
-def terms_of(now: Continuation, frame: str, call: Call, info: CallInfo) -> CallOptions:
+def build_call_terms(now: Continuation, frame: str, call: Call, info: CallInfo) -> CallOptions:
     """Return the terms of a call as this code describes it."""
-    digest = action_digest(
+    digest = hash_action(
         tool=info.tool,
         schema=info.schema_digest,
         args=call.args,
@@ -219,17 +226,19 @@ def as_approved(
 
     The approved digest covers the schema that was shown, so another one in its place does not match.
     """
-    terms, approved = terms_of(now, frame, call, info), call.terms
+    terms, approved = build_call_terms(now, frame, call, info), call.terms
     if call.gate is None or approved is None or terms.digest == approved.digest:
         return terms
-    approved_schema = approvals.schema_at(call.gate)
+    approved_schema = approvals.find_schema(call.gate)
     if approved_schema is None or not is_compatible(approved_schema, info.schema):
         return terms
-    before = terms_of(now, frame, call, replace(info, schema_digest=sha256_of(approved_schema)))
+    before = build_call_terms(
+        now, frame, call, replace(info, schema_digest=hash_value(approved_schema))
+    )
     return replace(terms, digest=before.digest) if before.digest == approved.digest else terms
 
 
-def approval_of(
+def find_verified_approval(
     approvals: ApprovalPort, now: Continuation, call: Call, risk: Risk, decision: Decision | None
 ) -> VerifiedApproval | None:
     """Return the verified approval of a call at its gate, None if it is no longer valid. Raise Tampered."""
@@ -263,7 +272,7 @@ def is_stricter(info: CallInfo, approved: CallOptions) -> bool:
 
 def require_new(frame: Frame, call: Call) -> None:
     """Refuse a call that its model has already proposed in this turn."""
-    for other in frame.of_turn():
+    for other in frame.list_turn_calls():
         if other.id == call.id:
             return
         is_alike = other.tool == call.tool and other.args == call.args  # cheaper than `same`
@@ -271,9 +280,9 @@ def require_new(frame: Frame, call: Call) -> None:
             raise CallRejected(_REPEATS.format(other.id))
 
 
-def repeats(now: Continuation, gate: Pending, digest: str) -> str | None:
+def explain_repetition(now: Continuation, gate: Pending, digest: str) -> str | None:
     """Return why an edited call with this action digest is not made: its turn has the same one. None if not."""
-    for other in now.frame(gate.frame).of_turn():
+    for other in now.frame(gate.frame).list_turn_calls():
         if other.id != gate.call and other.terms is not None and other.terms.digest == digest:
             return _REPEATS.format(other.id)
     return None
@@ -281,12 +290,12 @@ def repeats(now: Continuation, gate: Pending, digest: str) -> str | None:
 
 def require_not_denied(now: Continuation, terms: CallOptions) -> None:
     """Refuse a call that a person has denied in this run: the same tool with the same arguments."""
-    reason = denied_before(now, terms.digest)
+    reason = explain_earlier_denial(now, terms.digest)
     if reason is not None:
         raise CallRejected(reason)
 
 
-def denied_before(now: Continuation, digest: str) -> str | None:
+def explain_earlier_denial(now: Continuation, digest: str) -> str | None:
     """Return why a call with this action digest is not made: a person denied it in this run. None if not."""
     denial = now.denials.get(digest)
     if denial is None:

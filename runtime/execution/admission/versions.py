@@ -15,7 +15,7 @@ from runtime.core.run.continuation import Continuation, Pending
 from runtime.core.run.events import AgentChange, AgentChanged, PinnedPrompt
 from runtime.core.values.enums import GateKind
 from runtime.core.values.ids import ROOT
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 from runtime.errors import WorkerOutdated
 from runtime.execution.admission.gates import AdmissionResult, open_frame_gate
 from runtime.ports.agents import VersionChange
@@ -44,7 +44,7 @@ def compare(now: Continuation, handler: EffectHandler) -> VersionChanges:
                 f"it has used a newer version of {frame.agent} than this worker has"
             )
         changes[frame.id] = change
-    for gate in version_gates(now):
+    for gate in list_version_gates(now):
         agent = now.frame(gate.frame).agent
         change = handler.compare_version(agent, gate.version)
         if change is not None and change.older:
@@ -54,7 +54,7 @@ def compare(now: Continuation, handler: EffectHandler) -> VersionChanges:
     return changes
 
 
-def version_gates(now: Continuation) -> tuple[Pending, ...]:
+def list_version_gates(now: Continuation) -> tuple[Pending, ...]:
     """Return the open version gates."""
     if not now.pending:
         return ()
@@ -87,12 +87,12 @@ def open_version_gate(
     )
 
 
-def now_writes(version_changes: VersionChanges) -> dict[str, tuple[str, ...]]:
+def collect_new_writes(version_changes: VersionChanges) -> dict[str, tuple[str, ...]]:
     """Return the tools that have become writes, by frame."""
     return {frame: change.writes for frame, change in version_changes.items()}
 
 
-def agent_changed(
+def build_agent_changed(
     now: Continuation,
     frame: str,
     change: VersionChange,
@@ -111,7 +111,7 @@ def agent_changed(
         frame=frame,
         before=here.fingerprint,
         fingerprint=change.agent.fingerprint,
-        prompt=sha256_of(instructions.text) if instructions.text else change.agent.prompt,
+        prompt=hash_value(instructions.text) if instructions.text else change.agent.prompt,
         instructions=instructions.text,
         pinned=instructions.pinned,
         changes=with_prompt(change.changes, here.pinned, instructions.pinned),
@@ -120,7 +120,7 @@ def agent_changed(
     )
 
 
-def prompts_at(now: Continuation, parent: str | None) -> datetime | None:
+def find_prompt_time(now: Continuation, parent: str | None) -> datetime | None:
     """Return the time whose versions a frame below `parent` uses; None for the first frame, which uses today's."""
     while parent is not None:
         frame = now.frame(parent)

@@ -30,7 +30,7 @@ from runtime.core.run.gates import open_inquiry
 from runtime.core.run.planning import StartTool
 from runtime.core.run.retries import on_cut, on_no_reply, on_not_performed, on_unknown
 from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, FailureCause
-from runtime.core.values.json_values import copied
+from runtime.core.values.json_values import copy_value
 from runtime.core.values.limits import MAX_ANSWER, MAX_SUMMARY
 from runtime.ports.effects import (
     ModelAnswer,
@@ -61,7 +61,7 @@ RELEASED = "the worker released the run before the call started"
 STALE = "it could not start in time, because Postgres was unreachable"
 
 
-def event_of(
+def build_event(
     now: Continuation,
     request: ModelRequest | PreviewRequest | ToolRequest,
     outcome: Outcome,
@@ -75,21 +75,21 @@ def event_of(
     `is_cut` says that a person's message ended the model call. A complete reply that was faster is kept.
     """
     if isinstance(request, ToolRequest):
-        return _tool_event(now, request, outcome, at, jitter)
+        return _build_tool_event(now, request, outcome, at, jitter)
     if isinstance(request, PreviewRequest):
         return CallPreviewed(
             frame=request.frame,
             call=request.call,
-            preview=replace(preview_of(outcome), at=at, digest=request.digest),
+            preview=replace(read_preview(outcome), at=at, digest=request.digest),
         )
     if is_cut and isinstance(outcome, ModelFailure):
         frame, tokens = now.frame(request.frame), outcome.tokens
-        partial, charges = outcome.partial, _charges(outcome)
+        partial, charges = outcome.partial, _collect_charges(outcome)
         return on_cut(frame, "message", at=at, partial=partial, tokens=tokens, **charges)
-    return _model_event(now, request, outcome, at, jitter)
+    return _build_model_event(now, request, outcome, at, jitter)
 
 
-def preview_of(outcome: Outcome) -> CallPreview:
+def read_preview(outcome: Outcome) -> CallPreview:
     """Return the preview, or the reason why there is none."""
     if isinstance(outcome, ToolResult):
         preview: CallPreview = outcome.value
@@ -97,15 +97,15 @@ def preview_of(outcome: Outcome) -> CallPreview:
     return CallPreview(missing=getattr(outcome, "error", "") or "it has no result")
 
 
-def _model_event(
+def _build_model_event(
     now: Continuation, request: ModelRequest, outcome: Outcome, at: datetime, jitter: float
 ) -> Event:
     frame = now.frames[request.frame]
     if request.inquiry is not None:
-        return _answer_event(now, request.inquiry, outcome)
+        return _build_answer_event(now, request.inquiry, outcome)
     match outcome:
         case ModelAnswer() if request.memory_tokens or request.summary:
-            return _summary_event(request, frame, outcome, at)
+            return _build_summary_event(request, frame, outcome, at)
         case ModelAnswer():
             return ModelReplied(
                 frame=request.frame,
@@ -113,9 +113,9 @@ def _model_event(
                 text=outcome.text,
                 # A script may change its own later.
                 calls=tuple(
-                    [Proposal(tool=call.tool, args=copied(call.args)) for call in outcome.calls]
+                    [Proposal(tool=call.tool, args=copy_value(call.args)) for call in outcome.calls]
                 ),
-                output=copied(outcome.output),
+                output=copy_value(outcome.output),
                 output_kept=outcome.output_kept,
                 at_once=outcome.at_once,
                 usage=outcome.usage,
@@ -163,7 +163,7 @@ def _model_event(
             assert_never(never)
 
 
-def lost_reply(
+def build_lost_reply_event(
     now: Continuation, kept_part: PartialReplyRow, at: datetime
 ) -> RetryScheduled | None:
     """Return the event for a reply that was lost with its worker; None if the call is over."""
@@ -172,11 +172,11 @@ def lost_reply(
         return None
     if (kept_part.turn, kept_part.attempt) != (frame.turn, frame.attempt):
         return None
-    text, tokens, charges = kept_part.text, kept_part.tokens, _charges(kept_part)
+    text, tokens, charges = kept_part.text, kept_part.tokens, _collect_charges(kept_part)
     return on_cut(frame, "lost", at=at, partial=text, tokens=tokens, **charges)
 
 
-def _answer_event(
+def _build_answer_event(
     now: Continuation, inquiry: UUID, outcome: Outcome
 ) -> QuestionAnswered | QuestionFailed:
     """Return the answer to an inquiry that is still open, or why there is none. The worker does not ask again."""
@@ -188,7 +188,7 @@ def _answer_event(
             call=of.call,
             question=inquiry,
             text=text if len(text) <= MAX_ANSWER else f"{text[: MAX_ANSWER - 1]}…",
-            **_charges(outcome),
+            **_collect_charges(outcome),
         )
     match outcome:
         case ModelAnswer():
@@ -202,16 +202,16 @@ def _answer_event(
     return QuestionFailed(frame=of.frame, call=of.call, question=inquiry, error=error)
 
 
-def dropped(request: ModelRequest, outcome: Outcome) -> AnswerDropped | None:
+def build_answer_dropped(request: ModelRequest, outcome: Outcome) -> AnswerDropped | None:
     """Return the event that charges an answer which its inquiry does not get; None if nothing was paid for."""
     if request.inquiry is None or not isinstance(outcome, ModelAnswer | ModelFailure):
         return None
     if isinstance(outcome, ModelFailure) and not outcome.usage:
         return None
-    return AnswerDropped(frame=request.frame, question=request.inquiry, **_charges(outcome))
+    return AnswerDropped(frame=request.frame, question=request.inquiry, **_collect_charges(outcome))
 
 
-def _summary_event(
+def _build_summary_event(
     request: ModelRequest, frame: Frame, answer: ModelAnswer, at: datetime
 ) -> MemorySummarised | Compacted | ModelFailed:
     """Return the summary in place of what the run remembers, or of the earlier messages of a frame.
@@ -227,24 +227,24 @@ def _summary_event(
         return MemorySummarised(
             frame=frame.id,
             at=at,
-            text=blobs.memory_body(request.run, "summary", answer.text),
-            **_charges(answer),
+            text=blobs.encode_memory(request.run, "summary", answer.text),
+            **_collect_charges(answer),
         )
     return Compacted(
         frame=frame.id,
         until=cut_point(frame),
         summary=answer.text,
         by=frame.compaction.by if frame.compaction else "model",
-        **_charges(answer),
+        **_collect_charges(answer),
     )
 
 
-def _charges(reply: ModelAnswer | ModelFailure | PartialReplyRow) -> _Charges:
+def _collect_charges(reply: ModelAnswer | ModelFailure | PartialReplyRow) -> _Charges:
     """Return what a reply, or a part of one, cost: fields of its event."""
     return {"usage": reply.usage, "model": reply.model, "cost": reply.cost}
 
 
-def _tool_event(
+def _build_tool_event(
     now: Continuation, request: ToolRequest, outcome: Outcome, at: datetime, jitter: float
 ) -> Event:
     frame, call = request.frame, now.call(request.frame, request.call)
@@ -297,7 +297,7 @@ def not_started(work: StartTool, reason: str) -> ToolFailed | RetryScheduled:
     )
 
 
-def timed_out(request: ModelRequest | PreviewRequest | ToolRequest) -> Outcome:
+def make_timeout_outcome(request: ModelRequest | PreviewRequest | ToolRequest) -> Outcome:
     """Return the outcome of an effect that has not ended at its deadline."""
     if isinstance(request, PreviewRequest):
         return Unknown(error=f"it took longer than {request.deadline:g} s")
@@ -306,18 +306,18 @@ def timed_out(request: ModelRequest | PreviewRequest | ToolRequest) -> Outcome:
         return ModelFailure(error=error, retryable=True, cause=FailureCause.TIME)
     late = Unknown(error=error, cause=FailureCause.TIME)
     if EFFECT_CLASSES[request.effect].commits_with_entry:
-        return rolled_back(replace(late, error=f"{error}, and was rolled back"))
+        return mark_rolled_back(replace(late, error=f"{error}, and was rolled back"))
     return late
 
 
-def rolled_back(outcome: Outcome) -> Outcome:
+def mark_rolled_back(outcome: Outcome) -> Outcome:
     """Return the outcome of a transactional call: every outcome but a result is rolled back, so none is unknown."""
     if isinstance(outcome, Unknown):
         return ToolFailure(error=outcome.error, retryable=True, cause=outcome.cause)
     return outcome
 
 
-def arrival(late: LateOutcomeRow, gate: UUID | None) -> OutcomeArrived:
+def build_arrival_event(late: LateOutcomeRow, gate: UUID | None) -> OutcomeArrived:
     """Return the event that records a late outcome."""
     return OutcomeArrived(
         frame=late.frame,

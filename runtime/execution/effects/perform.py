@@ -12,18 +12,18 @@ from typing import assert_never
 from uuid import UUID
 
 from runtime.core.documents.blobs import InlinedMessages
-from runtime.core.documents.codec import result_lost
+from runtime.core.documents.codec import make_lost_result
 from runtime.core.run.continuation import Call, Continuation, Frame
-from runtime.core.run.frames import cut_point, memory_is_due, undelivered_to
+from runtime.core.run.frames import cut_point, list_undelivered, needs_memory_summary
 from runtime.core.run.gates import open_inquiry, with_inquiry
 from runtime.core.run.planning import AnswerInquiry, CallModel, StartTool
 from runtime.core.values.call_options import CallOptions
 from runtime.core.values.enums import EFFECT_CLASSES, FailureCause
 from runtime.core.values.errors import NotJson
-from runtime.core.values.ids import depth_of
-from runtime.core.values.json_values import copied, require_json, size_of
+from runtime.core.values.ids import compute_depth
+from runtime.core.values.json_values import copy_value, measure_size, require_json
 from runtime.core.values.limits import MAX_CALLS, MAX_ITEMS, MAX_REPLY, MAX_RESULT, MAX_TOOL
-from runtime.core.values.texts import plain
+from runtime.core.values.texts import clean_text
 from runtime.execution.effects.running import no_abort
 from runtime.ports.approvals import VerifiedApproval
 from runtime.ports.effects import (
@@ -59,7 +59,7 @@ def perform(
         came: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         start_model_call(handler, request, came.put)
         return came.get()
-    is_preview, depth = isinstance(request, PreviewRequest), depth_of(request.frame)
+    is_preview, depth = isinstance(request, PreviewRequest), compute_depth(request.frame)
     kind = "preview" if is_preview else request.effect
     failpoints.hit("starting", kind, depth)
     try:
@@ -70,9 +70,9 @@ def perform(
     except Exception as exc:
         subject = f"the preview of {request.key}" if is_preview else request
         log.exception("Effect handler raised an error for %s", subject)
-        return Unknown(error=plain(f"{type(exc).__name__}: {exc}"))
+        return Unknown(error=clean_text(f"{type(exc).__name__}: {exc}"))
     if isinstance(request, ToolRequest):
-        outcome = _valid(handler, request, outcome)
+        outcome = _ensure_valid_outcome(handler, request, outcome)
     failpoints.hit("performed", kind, depth)
     return outcome
 
@@ -84,10 +84,10 @@ def start_model_call(
     keep: Keep | None = None,
 ) -> Abort:
     """Start a model call. The handler delivers the outcome from a thread of its own, which must not be blocked."""
-    depth = depth_of(request.frame)
+    depth = compute_depth(request.frame)
 
     def came(outcome: Outcome) -> None:
-        outcome = _valid(handler, request, outcome)
+        outcome = _ensure_valid_outcome(handler, request, outcome)
         failpoints.hit("performed", "model", depth)
         deliver(outcome)
 
@@ -96,7 +96,7 @@ def start_model_call(
         return handler.start_model_call(request, came, keep)
     except Exception as exc:
         log.exception("Run %s: effect handler raised an error for a model call", request.run)
-        deliver(ModelFailure(error=plain(f"{type(exc).__name__}: {exc}")))
+        deliver(ModelFailure(error=clean_text(f"{type(exc).__name__}: {exc}")))
         return no_abort
 
 
@@ -112,23 +112,23 @@ def validate_outcome(outcome: Outcome) -> Outcome:
             return outcome
         case ToolResult():
             _require(outcome.value, "result", MAX_RESULT)
-            return replace(outcome, value=copied(outcome.value))  # the tool may change its own
+            return replace(outcome, value=copy_value(outcome.value))  # the tool may change its own
         case ModelFailure():
             return replace(
                 outcome,
-                error=plain(outcome.error),
-                partial=plain(outcome.partial),
-                provider_text=plain(outcome.provider_text),
+                error=clean_text(outcome.error),
+                partial=clean_text(outcome.partial),
+                provider_text=clean_text(outcome.provider_text),
             )
         case ToolFailure() | Unknown():
-            return replace(outcome, error=plain(outcome.error))
+            return replace(outcome, error=clean_text(outcome.error))
         case RateLimited():
             return outcome
         case _ as never:
             assert_never(never)
 
 
-def request_for(
+def build_request(
     now: Continuation,
     work: CallModel | AnswerInquiry | PreviewCall | StartTool,
     filled: InlinedMessages,
@@ -140,10 +140,10 @@ def request_for(
     """
     frame = now.frames[work.frame]
     if isinstance(work, CallModel):
-        unheard = () if work.summary else undelivered_to(now, frame.id)
-        recalls = work.summary and memory_is_due(now, frame)
+        unheard = () if work.summary else list_undelivered(now, frame.id)
+        recalls = work.summary and needs_memory_summary(now, frame)
         until = cut_point(frame) if work.summary and not recalls else None
-        messages = filled.messages(frame, now.memory)[:until]
+        messages = filled.inline_messages(frame, now.memory)[:until]
         return ModelRequest(
             run=now.run,
             frame=frame.id,
@@ -168,7 +168,7 @@ def request_for(
             run=now.run,
             frame=frame.id,
             agent=frame.agent,
-            messages=filled.messages(with_inquiry(frame, inquiry), now.memory),
+            messages=filled.inline_messages(with_inquiry(frame, inquiry), now.memory),
             deadline=frame.terms.deadline,
             instructions=frame.instructions,
             calls=frame.calls,
@@ -176,16 +176,16 @@ def request_for(
         )
     call = frame.find(work.call)
     if isinstance(work, PreviewCall):
-        of = _tool_request(now, frame, call, work.terms, call.attempt + 1, _NO_APPROVAL)
+        of = _build_tool_request(now, frame, call, work.terms, call.attempt + 1, _NO_APPROVAL)
         is_approved = call.shown is not None
         seconds = PREVIEW_AGAIN_SECONDS if is_approved else PREVIEW_SECONDS
         return PreviewRequest(of=of, digest=work.terms.digest, deadline=seconds)
     assert call.terms is not None  # a call is checked before it is started
     approval = _NO_APPROVAL if call.gate is None else approved.get(call.gate, _NO_APPROVAL)
-    return _tool_request(now, frame, call, call.terms, work.attempt, approval)
+    return _build_tool_request(now, frame, call, call.terms, work.attempt, approval)
 
 
-def _valid(
+def _ensure_valid_outcome(
     handler: EffectHandler, request: ModelRequest | ToolRequest, outcome: Outcome
 ) -> Outcome:
     """Return the outcome, or a valid one in place of one that cannot be journaled."""
@@ -214,7 +214,7 @@ def _valid(
             isinstance(request, ToolRequest)
             and EFFECT_CLASSES[request.effect].happened_when_returned
         ):
-            return ToolResult(value=result_lost(problem))
+            return ToolResult(value=make_lost_result(problem))
         return ToolFailure(error=problem)
 
 
@@ -228,7 +228,7 @@ def _check_parts(answer: ModelAnswer) -> None:
     try:
         require_json(parts)
         has_long_names = [tool for tool, _ in calls if len(tool) > MAX_TOOL]
-        if size_of(parts) <= MAX_REPLY and not has_long_names:
+        if measure_size(parts) <= MAX_REPLY and not has_long_names:
             return
     except NotJson:
         pass  # one of the parts has the fault, which is named below
@@ -240,18 +240,18 @@ def _check_parts(answer: ModelAnswer) -> None:
     for name in ("reply", "text", "usage", "output"):
         if (fact := getattr(answer, name)) is not None:
             _require(fact, name, MAX_REPLY)
-    if sum(size_of(proposal.args) for proposal in answer.calls) > MAX_REPLY:
+    if sum(measure_size(proposal.args) for proposal in answer.calls) > MAX_REPLY:
         raise NotJson("args", f"more than {MAX_REPLY} bytes of JSON in one reply")
 
 
 def _require(value: object, field: str, limit: int) -> None:
     require_json(value, field)
-    size = size_of(value)
+    size = measure_size(value)
     if size > limit:
         raise NotJson(field, f"is {size} bytes of JSON, at most {limit} are taken")
 
 
-def _tool_request(
+def _build_tool_request(
     now: Continuation,
     frame: Frame,
     call: Call,
@@ -267,7 +267,7 @@ def _tool_request(
         agent=frame.agent,
         tool=call.tool,
         args=call.args,
-        key=idempotency_key(now.run, frame.id, call.id),
+        key=make_idempotency_key(now.run, frame.id, call.id),
         deadline=terms.deadline,
         effect=terms.effect,
         requester=now.requester,
@@ -279,6 +279,6 @@ def _tool_request(
     )
 
 
-def idempotency_key(run: UUID, frame: str, call: str) -> str:
+def make_idempotency_key(run: UUID, frame: str, call: str) -> str:
     """Return the same key for every attempt at a call. Tools pass it to the system they write to."""
     return f"{run}/{frame}/{call}"

@@ -19,7 +19,7 @@ from functools import partial
 from runtime.core.run.planning import AnswerInquiry, CallModel
 from runtime.core.values.enums import EFFECT_CLASSES
 from runtime.execution.effects.kept_replies import ReplyKeeper
-from runtime.execution.effects.outcomes import rolled_back, timed_out
+from runtime.execution.effects.outcomes import make_timeout_outcome, mark_rolled_back
 from runtime.execution.effects.perform import perform, start_model_call
 from runtime.execution.effects.running import KeptSlot, RunningEffect
 from runtime.execution.effects.transactional import transact
@@ -174,7 +174,7 @@ class EffectPool:
             log.exception("Call %s: its thread failed", request.key)
             outcome = Unknown(error=f"its thread failed: {type(exc).__name__}")
             if EFFECT_CLASSES[request.effect].commits_with_entry:
-                outcome = rolled_back(outcome)
+                outcome = mark_rolled_back(outcome)
         finally:
             in_time = self._free(effect, has_outcome=outcome is not None)
         if outcome is not None:
@@ -201,7 +201,7 @@ class EffectPool:
         """Handle a passed deadline. Called in the thread of the deadlines, which must not block."""
         request = effect.request
         if isinstance(request, ModelRequest):
-            self._finish_model_call(effect, timed_out(request))
+            self._finish_model_call(effect, make_timeout_outcome(request))
             effect.abort()
             return
         with self._lock:
@@ -289,4 +289,4 @@ class DeadlineTimer:
 
 def _give_up(effect: RunningEffect) -> None:
     effect.abort()
-    effect.finish(timed_out(effect.request))
+    effect.finish(make_timeout_outcome(effect.request))

@@ -19,14 +19,14 @@ import psycopg
 
 from runtime import broker
 from runtime.core.documents import codec
-from runtime.core.documents.codec import result_lost
+from runtime.core.documents.codec import make_lost_result
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.gates import open_inquiry
 from runtime.core.run.planning import AnswerInquiry, CallModel, StartTool
 from runtime.core.values.enums import EFFECT_CLASSES
 from runtime.core.values.errors import NotJson
 from runtime.errors import ObjectStoreDown, RunEnded
-from runtime.execution.effects.outcomes import arrival
+from runtime.execution.effects.outcomes import build_arrival_event
 from runtime.ports.effects import (
     Abort,
     Keep,
@@ -94,7 +94,7 @@ class RunningEffect:
     def record_late(self, outcome: Outcome) -> None:
         """Record an outcome that no runner journals. Never raises."""
         if isinstance(self.request, ToolRequest) and self.started_at and self.worker:
-            record(self.request, outcome, started_at=self.started_at, worker=self.worker)
+            record_outcome(self.request, outcome, started_at=self.started_at, worker=self.worker)
 
 
 class KeptSlot:
@@ -124,7 +124,9 @@ class EffectFinished:
         self.effect.record_late(self.outcome)
 
 
-def record(request: ToolRequest, outcome: Outcome, *, started_at: datetime, worker: UUID) -> None:
+def record_outcome(
+    request: ToolRequest, outcome: Outcome, *, started_at: datetime, worker: UUID
+) -> None:
     """Record the outcome, unless it is unknown or the call may safely be repeated.
 
     `started_at` is the time of the intent. Blocks while Postgres is unreachable, for at most a minute. Never raises.
@@ -136,7 +138,7 @@ def record(request: ToolRequest, outcome: Outcome, *, started_at: datetime, work
         return
     for _ in range(TRIES):
         try:
-            _record(request, outcome, started_at, worker)
+            _record_result(request, outcome, started_at, worker)
         except Exception as exc:  # the caller must free its thread in every case
             if not isinstance(exc, psycopg.Error) or not pool.is_passing(exc):
                 log.exception("Call %s: late outcome not recorded", request.key)
@@ -167,17 +169,17 @@ class RunWork:
             raise unreadable[-1]
         self.reads_at = self._clock() + READ_AGAIN if unreadable else None
 
-    def calling_models(self) -> set[str]:
+    def list_calling_frames(self) -> set[str]:
         """Return the frames whose model call is recorded or running."""
         ready = {work.frame for work in self.ready if isinstance(work, CallModel)}
         return ready | {call.frame for call in self._model_requests() if call.inquiry is None}
 
-    def answering(self) -> set[UUID]:
+    def list_open_inquiries(self) -> set[UUID]:
         """Return the inquiries whose model call is recorded or running."""
         ready = {work.inquiry for work in self.ready if isinstance(work, AnswerInquiry)}
         return ready | {call.inquiry for call in self._model_requests() if call.inquiry is not None}
 
-    def previewing(self) -> set[tuple[str, str]]:
+    def list_open_previews(self) -> set[tuple[str, str]]:
         """Return the calls whose preview is recorded or running."""
         running = (work.request for work in self.running)
         return {
@@ -252,7 +254,7 @@ class KeptSlots:
             release()
 
 
-def _record(
+def _record_result(
     request: ToolRequest, outcome: ToolResult | ToolFailure, started_at: datetime, worker: UUID
 ) -> None:
     with pool.pooled() as connection, connection.transaction():
@@ -264,15 +266,15 @@ def _record(
             attempt=request.attempt,
             started_at=started_at,
             worker=worker,
-            at=pool.now(connection),
+            at=pool.read_clock(connection),
             outcome="returned" if isinstance(outcome, ToolResult) else "failed",
             result=outcome.value if isinstance(outcome, ToolResult) else None,
             error=outcome.error if isinstance(outcome, ToolFailure) else "",
         )
         try:
-            codec.require_encodable(arrival(late, gate=None))
+            codec.require_encodable(build_arrival_event(late, gate=None))
         except NotJson as exc:  # a note in place of a result that no entry can carry
-            note = result_lost(f"its result cannot be stored: {exc}")
+            note = make_lost_result(f"its result cannot be stored: {exc}")
             late = replace(late, result=note)
         if not late_outcomes.insert(connection, late):
             return

@@ -16,7 +16,7 @@ import psycopg
 from django.db import Error, close_old_connections, connection, transaction
 
 from runtime.errors import LeaseLost, RuntimeFault
-from runtime.execution.effects.outcomes import rolled_back, timed_out
+from runtime.execution.effects.outcomes import make_timeout_outcome, mark_rolled_back
 from runtime.execution.effects.running import EffectFinished, RunningEffect, no_abort
 from runtime.ports.approvals import StatementPart
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult
@@ -55,7 +55,10 @@ class TransactionalResult(EffectFinished):
         if message is None:
             return False
         step, extra_statements = message
-        if steps.commit(pool.djangos(), step, extra_statements) is not steps.CommitResult.WRITTEN:
+        if (
+            steps.commit(pool.use_django_connection(), step, extra_statements)
+            is not steps.CommitResult.WRITTEN
+        ):
             raise LeaseLost
         return True
 
@@ -71,14 +74,14 @@ def transact(effect: RunningEffect, perform: Callable[[ToolRequest], Outcome]) -
     """
     request = effect.request
     assert isinstance(request, ToolRequest)
-    outcome = timed_out(request)
+    outcome = make_timeout_outcome(request)
     result: TransactionalResult | None = None
     problem: Exception | None = None
     try:
         close_old_connections()
-        with _room, transaction.atomic(), _abortable(effect, request.key):
+        with _room, transaction.atomic(), _allow_abort(effect, request.key):
             if not effect.is_settled:  # its deadline may have passed while it waited
-                outcome = rolled_back(perform(request))
+                outcome = mark_rolled_back(perform(request))
             if isinstance(outcome, ToolResult) and effect.settle():
                 result = TransactionalResult(effect=effect, outcome=outcome)
                 effect.submit(result)
@@ -99,9 +102,9 @@ def transact(effect: RunningEffect, perform: Callable[[ToolRequest], Outcome]) -
 
 
 @contextmanager
-def _abortable(effect: RunningEffect, key: str) -> Iterator[None]:
+def _allow_abort(effect: RunningEffect, key: str) -> Iterator[None]:
     """Let `effect.abort` end the transaction, with its locks, while it is open."""
-    backend, lock = pool.backend(pool.djangos()), threading.Lock()
+    backend, lock = pool.read_backend_id(pool.use_django_connection()), threading.Lock()
 
     def abort() -> None:
         with lock:  # or the connection could already serve another transaction

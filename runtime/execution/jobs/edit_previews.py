@@ -14,10 +14,10 @@ from uuid import UUID
 from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.run.continuation import Continuation
 from runtime.core.values.enums import CallPreview
-from runtime.core.values.texts import plain
-from runtime.execution.admission.gates import terms_of
-from runtime.execution.effects.outcomes import preview_of
-from runtime.execution.effects.perform import request_for
+from runtime.core.values.texts import clean_text
+from runtime.execution.admission.gates import build_call_terms
+from runtime.execution.effects.outcomes import read_preview
+from runtime.execution.effects.perform import build_request
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.jobs import runner
@@ -39,7 +39,7 @@ def perform(job: UUID, *, handler: EffectHandler, effect_pool: EffectPool) -> No
     runner.perform(PREVIEWS, job, handler, lambda row: _preview(row, handler, effect_pool))
 
 
-def request_of(
+def build_edit_request(
     now: Continuation, frame: str, call: str, args: dict[str, Any], handler: EffectHandler
 ) -> tuple[PreviewRequest, PreviewCall]:
     """Return the request for the call at a gate with these arguments. Raises CallRejected if it cannot be made."""
@@ -47,33 +47,33 @@ def request_of(
     now = now.with_frame(now.frame(frame).with_call(edited))
     agent = now.frame(frame).agent
     info = handler.describe(agent=agent, tool=edited.tool, args=edited.args)
-    work = PreviewCall(frame=frame, call=call, terms=terms_of(now, frame, edited, info))
-    request = request_for(now, work, InlinedMessages(lambda digest: None), {})
+    work = PreviewCall(frame=frame, call=call, terms=build_call_terms(now, frame, edited, info))
+    request = build_request(now, work, InlinedMessages(lambda digest: None), {})
     assert isinstance(request, PreviewRequest)
     return request, work
 
 
 def _preview(row: EditPreviewRow, handler: EffectHandler, effect_pool: EffectPool) -> str:
     """Preview the call, store the result, and return why there is none, or an empty text."""
-    with pool.in_transaction() as connection:
-        [now] = deque(journal.history(connection, row.run).states(), maxlen=1)
-        stopped = kill_switches.stopped_agents(connection)
+    with pool.join_transaction() as connection:
+        [now] = deque(journal.read_history(connection, row.run).replay_states(), maxlen=1)
+        stopped = kill_switches.list_stopped_agents(connection)
     gate = next((gate for gate in now.pending if gate.gate == row.gate and gate.call), None)
     if gate is None:
         return CLOSED
     if stopped & {kill_switches.EVERY_AGENT, *now.path(gate.frame)}:
         return STOPPED
     try:
-        request, work = request_of(now, gate.frame, gate.call, row.arguments, handler)
+        request, work = build_edit_request(now, gate.frame, gate.call, row.arguments, handler)
     except CallRejected as exc:
-        preview = CallPreview(refused=plain(str(exc)))
+        preview = CallPreview(refused=clean_text(str(exc)))
     else:
         outcome = _run(effect_pool, work, request)
         if outcome is None:
             return BUSY
-        preview = preview_of(outcome.outcome)
+        preview = read_preview(outcome.outcome)
     with pool.pooled() as connection:
-        PREVIEWS.save(connection, row.id, of=[row.run], **row.signed_columns(preview))
+        PREVIEWS.save(connection, row.id, of=[row.run], **row.build_signed_columns(preview))
     return ""
 
 

@@ -22,7 +22,7 @@ from runtime.core.run.reducer import evolve, step
 from runtime.core.values.enums import FailureCause
 from runtime.core.values.errors import CoreError
 from runtime.errors import InvalidInput, KeyMissing, ObjectStoreDown, Tampered, UnknownAgent
-from runtime.execution.effects.perform import request_for, start_model_call
+from runtime.execution.effects.perform import build_request, start_model_call
 from runtime.execution.jobs import runner
 from runtime.execution.jobs.runner import MAX_SECONDS
 from runtime.keyring import sealing
@@ -95,7 +95,9 @@ class TriedReply:
     @property
     def differs(self) -> bool:
         """Whether the model says something else than the recorded reply, apart from the cost."""
-        return self.tried is not None and _words(self.tried) != _words(self.recorded)
+        return self.tried is not None and _open_reply_words(self.tried) != _open_reply_words(
+            self.recorded
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,37 +128,39 @@ def try_each(
     Yield each run when it was tried. No transaction is open while a model is asked.
     """
     count = 0
-    with pool.in_transaction() as connection:
+    with pool.join_transaction() as connection:
         candidates = connection.execute(_LAST, {"searched": SEARCHED}).fetchall()
     for (run,) in candidates:
         if count == runs:
             break
         try:
-            with pool.in_transaction() as connection:
-                recorded_replies = asked_with(connection, run, name)
+            with pool.join_transaction() as connection:
+                recorded_replies = list_prompt_replies(connection, run, name)
         except _UNREADABLE as exc:
             count += 1
             yield TriedRun(run=run, error=str(exc))
             continue
         if recorded_replies:
             agents = {EVERY_AGENT, *(agent for reply in recorded_replies for agent in reply.path)}
-            stops_here = partial(_stops, stops, agents)
-            replies = tried(recorded_replies, number, handler=handler, stops=stops_here)
+            stops_here = partial(_must_stop, stops, agents)
+            replies = try_replies(recorded_replies, number, handler=handler, stops=stops_here)
             count += 1
             yield TriedRun(run=run, replies=tuple(replies))
 
 
-def asked_with(connection: Connection, run: UUID, name: str) -> list[Asked]:
+def list_prompt_replies(connection: Connection, run: UUID, name: str) -> list[Asked]:
     """List the first replies of a run's agents that use the prompt.
 
     Raise Tampered, KeyMissing, NewerSchema or ObjectStoreDown.
     """
     filled = InlinedMessages(
         lambda digest: blobs.fetch(connection, digest),
-        lambda memory: blobs.remembered(connection, [remembered.digest for remembered in memory]),
+        lambda memory: blobs.read_remembered_texts(
+            connection, [remembered.digest for remembered in memory]
+        ),
     )
     replies: list[Asked] = []
-    history = journal.history(connection, run)
+    history = journal.read_history(connection, run)
     now = history.start
     for sealed, entry in history.entries:
         before = now
@@ -167,7 +171,7 @@ def asked_with(connection: Connection, run: UUID, name: str) -> list[Asked]:
                 and (pinned := before.frame(event.frame).pinned) is not None
                 and pinned.name == name
             ):
-                request = request_for(before, CallModel(frame=event.frame), filled, {})
+                request = build_request(before, CallModel(frame=event.frame), filled, {})
                 assert isinstance(request, ModelRequest)
                 replies.append(
                     Asked(
@@ -185,7 +189,7 @@ def asked_with(connection: Connection, run: UUID, name: str) -> list[Asked]:
     return replies
 
 
-def tried(
+def try_replies(
     replies: Sequence[Asked], number: int, *, handler: EffectHandler, stops: Callable[[], bool]
 ) -> Iterator[TriedReply]:
     """Ask for each reply with this version of the prompt, until `stops`."""
@@ -239,7 +243,7 @@ def _ask(
         match outcome:
             case RateLimited():
                 with pool.pooled() as connection:
-                    seconds = (outcome.until - pool.now(connection)).total_seconds()
+                    seconds = (outcome.until - pool.read_clock(connection)).total_seconds()
                 request = replace(request, queue_number=outcome.queue_number)
             case ModelFailure(cause=FailureCause.LIMIT):
                 seconds = outcome.retry_after or 0.0
@@ -277,10 +281,10 @@ def _call_model(
                 return ModelFailure(error=reason, cause=FailureCause.TIME)
 
 
-def _words(reply: RepliedWords) -> Any:
+def _open_reply_words(reply: RepliedWords) -> Any:
     """Return the words of a reply with its secrets, to be compared alone: two seals of one value differ."""
     calls = [
-        (call["tool"], sealing.opened_args(call["tool"], call["args"])) for call in reply.calls
+        (call["tool"], sealing.open_secret_args(call["tool"], call["args"])) for call in reply.calls
     ]
     return [sealing.text_for_reviewers(reply.text), calls, reply.output]
 
@@ -290,7 +294,7 @@ def _try_queued(row: TrialRow, handler: EffectHandler, drains: Callable[[], bool
 
     Raise Forbidden if the person who asked for it has lost the right since.
     """
-    wiring.access().require(Actor(person=row.by), "admin")
+    wiring.resolve_access().require(Actor(person=row.by), "admin")
     until = time.monotonic() + MAX_SECONDS
     runs: list[UUID] = []
     documents = []
@@ -312,8 +316,8 @@ def _try_queued(row: TrialRow, handler: EffectHandler, drains: Callable[[], bool
     return ""
 
 
-def _stops(stops: Callable[[], bool], agents: set[str]) -> bool:
+def _must_stop(stops: Callable[[], bool], agents: set[str]) -> bool:
     if stops():
         return True
-    with pool.in_transaction() as connection:
-        return not agents.isdisjoint(kill_switches.stopped_agents(connection))
+    with pool.join_transaction() as connection:
+        return not agents.isdisjoint(kill_switches.list_stopped_agents(connection))

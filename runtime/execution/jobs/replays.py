@@ -23,7 +23,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from runtime.core.documents.blobs import Blob, InlinedMessages, value_of
+from runtime.core.documents.blobs import Blob, InlinedMessages, decode_blob
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import (
     AgentChanged,
@@ -43,7 +43,7 @@ from runtime.core.values.errors import NotJson
 from runtime.core.values.verdicts import BEFORE_CALL
 from runtime.errors import InvalidInput, Tampered, UnknownAgent
 from runtime.execution.admission.admit import Admission, Foreseen
-from runtime.execution.effects.perform import request_for, validate_outcome
+from runtime.execution.effects.perform import build_request, validate_outcome
 from runtime.execution.jobs import runner
 from runtime.execution.jobs.prompt_trials import RepliedWords, extract_reply
 from runtime.execution.jobs.runner import MAX_SECONDS
@@ -167,7 +167,7 @@ def replay(
     admission = Admission(handler=handler, approvals=approvals, clock=timezone.now)
     with connect() as connection:
         archived_run = archived_runs.read(connection, run)
-        history = archived_run.history() if archived_run else journal.history(connection, run)
+        history = archived_run.history() if archived_run else journal.read_history(connection, run)
         entries = list(history.entries)
         if not entries and (archived_run := archived_runs.read(connection, run)):  # archived since
             history = archived_run.history()
@@ -183,11 +183,13 @@ def replay(
                     archived_run = archived_runs.read(connection, run)
                     if archived_run is None:  # it was not archived since its entries were read
                         raise
-        return value_of(Blob(digest=digest, text=archived_run.contents[digest]))
+        return decode_blob(Blob(digest=digest, text=archived_run.contents[digest]))
 
     def remembered(memory: Sequence[Remembered]) -> dict[str, str]:
         with connect() as connection:
-            return blobs.remembered(connection, [reference.digest for reference in memory])
+            return blobs.read_remembered_texts(
+                connection, [reference.digest for reference in memory]
+            )
 
     inlined = InlinedMessages(fetch, remembered)
     replayer = _Replayer(handler, admission, inlined, is_scripted, stopped_agents)
@@ -251,7 +253,7 @@ def _replay_queued(
 
     def stopped_agents() -> frozenset[str]:
         with pool.pooled() as connection:
-            return kill_switches.stopped_agents(connection)
+            return kill_switches.list_stopped_agents(connection)
 
     result = replay(
         pool.pooled,
@@ -385,9 +387,9 @@ class _Replayer:
             return
         self.result.calls += 1
         today = self._admission.foresee(now, event.frame, event.call)
-        if _kind(today) != _kind(recorded):
+        if _classify_admission(today) != _classify_admission(recorded):
             path = now.path(event.frame, call.tool)
-            yield self._divergence(path, _admission(recorded), _admission(today))
+            yield self._divergence(path, _describe_admission(recorded), _describe_admission(today))
 
     def _divergence(self, path: tuple[str, ...], recorded: str, today: str) -> Divergence:
         return Divergence(position=self.position, path=path, recorded=recorded, today=today)
@@ -396,7 +398,7 @@ class _Replayer:
         """Return the reply of a script today, or why there is none. Raises AgentStopped."""
         if self._stopped_agents() & {EVERY_AGENT, *now.path(frame)}:
             raise AgentStopped
-        request = request_for(now, CallModel(frame=frame), self._inlined, {})
+        request = build_request(now, CallModel(frame=frame), self._inlined, {})
         assert isinstance(request, ModelRequest)
         outcomes: list[Outcome] = []
         self._handler.start_model_call(request, outcomes.append)
@@ -412,17 +414,17 @@ class _Replayer:
 
 def _reply_with_secrets(reply: ModelReplied | ModelAnswer) -> str:
     """Describe a reply with its secrets. Compare it only: two seals of one value differ."""
-    calls = [(call.tool, sealing.opened_args(call.tool, call.args)) for call in reply.calls]
-    return _in_words(sealing.open_text(reply.text), calls, reply.output)
+    calls = [(call.tool, sealing.open_secret_args(call.tool, call.args)) for call in reply.calls]
+    return _describe_reply(sealing.open_text(reply.text), calls, reply.output)
 
 
 def _reply_without_secrets(reply: ModelReplied | ModelAnswer) -> str:
     """Describe a reply in words, without its secrets."""
     calls = [(call.tool, redact(call.args)) for call in reply.calls]
-    return _in_words(redact(reply.text), calls, redact(reply.output))
+    return _describe_reply(redact(reply.text), calls, redact(reply.output))
 
 
-def _in_words(text: str, calls: Sequence[tuple[str, Any]], output: Any) -> str:
+def _describe_reply(text: str, calls: Sequence[tuple[str, Any]], output: Any) -> str:
     """Describe everything in a reply that the run depends on."""
     clauses = [f"calls {tool} with {args}" for tool, args in calls]
     if output is not None:
@@ -432,12 +434,12 @@ def _in_words(text: str, calls: Sequence[tuple[str, Any]], output: Any) -> str:
     return " and ".join(clauses) or "says nothing"
 
 
-def _kind(foreseen: Foreseen) -> tuple[object, ...]:
+def _classify_admission(foreseen: Foreseen) -> tuple[object, ...]:
     """Return the parts that two admissions are compared by: not the words of a refusal."""
     return bool(foreseen.refused), foreseen.failure, foreseen.asks, foreseen.effect
 
 
-def _admission(foreseen: Foreseen) -> str:
+def _describe_admission(foreseen: Foreseen) -> str:
     if foreseen.failure:
         return f"the check of the call fails, and the agent is held: {foreseen.failure}"
     if foreseen.refused:

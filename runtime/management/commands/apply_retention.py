@@ -24,14 +24,14 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         startup.require_database()
-        if not any(rule.days for rule in retention.rules()):
+        if not any(rule.days for rule in retention.read_rules()):
             self.stdout.write("SIGNOFF_RETENTION has no rule: nothing is ever removed.")
             return
         with pool.open_own() as connection:
             total = write_groups(self.stdout, retention.preview(connection))
             if options["dry_run"]:
                 self.stdout.write(f"{total} runs would lose their payloads.")
-                for name in journals.empty_partitions(connection):
+                for name in journals.list_empty_partitions(connection):
                     self.stdout.write(f"{name} would be dropped: it is empty.")
                 return
             removed = retention.enforce(connection, threading.Event())

@@ -27,23 +27,23 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         process: str = options["process"]
         if process == "web":
-            problem = _unready(options["at"])
+            problem = _read_problem(options["at"])
         elif process in ("worker", "isolated"):
             alone = process == "isolated"
-            alive = workers.worker_beats(_WITHIN, socket.gethostname(), isolated=alone)
+            alive = workers.has_live_worker(_WITHIN, socket.gethostname(), isolated=alone)
             problem = (
                 ""
                 if alive
                 else f"no {process} of this host beats".replace("isolated", "isolated worker")
             )
         else:
-            problem = "" if workers.sweeper_sweeps(_WITHIN) else "no sweeper of this host sweeps"
+            problem = "" if workers.has_live_sweeper(_WITHIN) else "no sweeper of this host sweeps"
         if problem:
             raise CommandError(problem)
         self.stdout.write(f"{process} is alive")
 
 
-def _unready(address: str) -> str:
+def _read_problem(address: str) -> str:
     """Return the problem that /readyz reports; empty if the web process is ready."""
     connection = http.client.HTTPConnection(address, timeout=5)
     try:

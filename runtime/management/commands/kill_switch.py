@@ -42,19 +42,19 @@ class Command(BaseCommand):
                         raise CommandError("name one agent, or give --all")
                     agent, reason = options["agent"], options["reason"]
                     kill_switch = engage(agent=agent, reason=reason, actor=None)
-                    self.stdout.write(f"Stopped: {_line(kill_switch)}")
+                    self.stdout.write(f"Stopped: {_format_switch(kill_switch)}")
                 case "disengage":
                     kill_switch = disengage(stop=options["stop"], actor=None)
                     self.stdout.write(f"Disengaged: {kill_switch.agent or 'every agent'}")
                 case "list":
                     for kill_switch in list_switches(lifted=False, actor=None):
-                        self.stdout.write(_line(kill_switch))
+                        self.stdout.write(_format_switch(kill_switch))
         except InvalidInput as problem:
             raise CommandError(f"the {problem.field} {problem.detail}") from problem
         except RequestError as problem:
             raise CommandError(str(problem)) from problem
 
 
-def _line(stop: KillSwitchRow) -> str:
+def _format_switch(stop: KillSwitchRow) -> str:
     who = stop.stopped_by or "the command line"
     return f"{stop.id}\t{stop.agent or 'every agent'}\t{who}\t{stop.at:%Y-%m-%d %H:%M} UTC\t{stop.reason!r}"

@@ -22,8 +22,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         purpose: str = options["purpose"]
         if purpose == purposes.ARCHIVES:
-            keys = signatures.public_keys()
+            keys = signatures.list_public_keys()
         else:
-            keys = [(key_id, files.key_of(purpose, key_id)) for key_id in files.ids(purpose)]
+            keys = [
+                (key_id, files.read_key(purpose, key_id)) for key_id in files.list_key_ids(purpose)
+            ]
         for key_id, key in keys:
             self.stdout.write(f"{key_id}:{key.hex()}")

@@ -57,7 +57,7 @@ class Command(TriggerCommand):
         input_value = read_json(options["input"], "--input")
         return {**{name: options[name] for name in DEFINED}, "input": input_value}
 
-    def columns_of(self, row: TriggerRow) -> tuple[str, ...]:
+    def list_columns(self, row: TriggerRow) -> tuple[str, ...]:
         at = "" if row.next_at is None else f"{row.next_at:%Y-%m-%d %H:%M} UTC"
         return at, row.agent, row.name
 
@@ -77,10 +77,10 @@ class Command(TriggerCommand):
         for at in view.next_times:
             self.stdout.write(f"next\t{at.isoformat()}")
         if view.last_failure is not None:
-            self.stdout.write(f"last failure\t{_time(view.last_failure)}")
+            self.stdout.write(f"last failure\t{_format_time(view.last_failure)}")
         for row in view.history:
-            self.stdout.write(f"past\t{_time(row)}")
+            self.stdout.write(f"past\t{_format_time(row)}")
 
 
-def _time(row: OccurrenceRow) -> str:
+def _format_time(row: OccurrenceRow) -> str:
     return f"{row.at.isoformat()}\t{row.state}\t{row.run or ''}\t{row.reason}".rstrip()

@@ -50,7 +50,7 @@ class Command(TriggerCommand):
             raise CommandError("the definition is not a JSON object")
         return definition
 
-    def columns_of(self, row: TriggerRow) -> tuple[str, ...]:
+    def list_columns(self, row: TriggerRow) -> tuple[str, ...]:
         return row.event, row.agent, row.name
 
     def act(self, act: str, id: UUID, actor: Actor, options: dict[str, Any]) -> str:

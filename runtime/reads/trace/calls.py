@@ -22,8 +22,8 @@ from runtime.core.values.enums import (
     GateKind,
     Verdict,
 )
-from runtime.core.values.ids import depth_of
-from runtime.core.values.verdicts import VERDICTS, VerdictRule, words_at
+from runtime.core.values.ids import compute_depth
+from runtime.core.values.verdicts import VERDICTS, VerdictRule, select_verdict_rule
 from runtime.reads.redaction import redact
 from runtime.reads.trace.span import GateFacts, Span, SpanKind, SpanState
 
@@ -97,7 +97,7 @@ class CallRecord:
     @property
     def is_given(self) -> bool:
         """Whether a person gave the arguments with a whole reply, in a fork."""
-        return self.call.edited is not None and self.call.edited.of_reply(self.call.args)
+        return self.call.edited is not None and self.call.edited.is_of_reply(self.call.args)
 
     @property
     def proposed_by(self) -> str:
@@ -220,7 +220,9 @@ class CallRecord:
         rule = VERDICTS[self.verdict] if self.verdict else None
         if rule and rule.replaces_call and not self.decided_by:
             return "answered by the policy, because no person decided in time"
-        past = "" if self.verdict is None else words_at(self.gate_kind, self.verdict).past
+        past = (
+            "" if self.verdict is None else select_verdict_rule(self.gate_kind, self.verdict).past
+        )
         return past if self.decided_by else past.removesuffix(" by")
 
     @property
@@ -246,7 +248,7 @@ class CallRecord:
             return self.was_tried
         return effect is Effect.POSSIBLE
 
-    def spans_to_show(self) -> list[Span]:
+    def list_shown_spans(self) -> list[Span]:
         """Return the spans, or one placeholder for a call that has not started."""
         if self.spans or self.child:
             return self.spans
@@ -357,11 +359,11 @@ class CallRecord:
         return span
 
     def _span(self, kind: SpanKind, at: datetime | None, state: SpanState) -> Span:
-        step, depth = f"{self.frame}/{self.id}", depth_of(self.frame) + 1
+        step, depth = f"{self.frame}/{self.id}", compute_depth(self.frame) + 1
         return Span(kind=kind, step=step, name=self.tool, depth=depth, start=at, state=state)
 
 
-def facts_of(calls: Iterable[CallRecord]) -> dict[str, str]:
+def derive_facts(calls: Iterable[CallRecord]) -> dict[str, str]:
     """Return a fact by step, of calls and of the frames that work on them; empty if a call has none.
 
     It is made of the first short arguments that differ among the calls of a tool.
@@ -378,11 +380,11 @@ def facts_of(calls: Iterable[CallRecord]) -> dict[str, str]:
                 values[name].add(json.dumps(value, sort_keys=True))
         for step, args in steps:
             differing = {name: args[name] for name in args if len(values[name]) > 1}
-            facts[step] = _fact(differing or args)
+            facts[step] = _format_fact(differing or args)
     return facts
 
 
-def _fact(args: dict[str, Any]) -> str:
+def _format_fact(args: dict[str, Any]) -> str:
     """Join the first short values. A number has its name before it; a long text is cut if there is nothing shorter."""
     texts, separator = list[str](), " → "
     long = ""

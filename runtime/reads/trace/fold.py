@@ -32,16 +32,16 @@ from runtime.core.run.reducer import evolve
 from runtime.core.values.enums import GateKind
 from runtime.core.values.errors import CoreError
 from runtime.core.values.ids import ROOT
-from runtime.core.values.verdicts import VERDICTS, words_at
+from runtime.core.values.verdicts import VERDICTS, select_verdict_rule
 from runtime.reads import time_limits
 from runtime.reads.journal import Beginning, JournalLine, Remaining
 from runtime.reads.labels import MessageKind
 from runtime.reads.redaction import redact
 from runtime.reads.trace.calls import CallRecord
-from runtime.reads.trace.forked import changed_text, copied
+from runtime.reads.trace.forked import copy_frames, describe_change
 from runtime.reads.trace.frames import FrameMessage, FrameRecord
 from runtime.reads.trace.span import GateFacts, InquiryRecord, Span, SpanKind, SpanState
-from runtime.reads.version_diff import differences
+from runtime.reads.version_diff import list_differences
 
 _FrameEvent = (
     e.ModelReplied | e.Compacted | e.ModelFailed | e.AgentChanged | e.CallEvent | e.WaitEvent
@@ -133,7 +133,7 @@ class Trace:
         self._messages_added = 0
         self._pauses: list[Span] = []
         self._messages: list[Span] = []
-        self._queue: Span | None = _of_run(SpanKind.QUEUE, self.start, SpanState.QUEUED)
+        self._queue: Span | None = _make_run_span(SpanKind.QUEUE, self.start, SpanState.QUEUED)
         if journal.beginning is not None and journal.beginning.state is not None:
             self._begin(journal.beginning, journal.lines)
 
@@ -141,7 +141,7 @@ class Trace:
         """Take the facts as they are now, also for the gates that are open."""
         self._gates = gates
         for pending in self.now.pending:
-            for span in self.frames[pending.frame].gate_spans(pending.gate, pending.call):
+            for span in self.frames[pending.frame].list_gate_spans(pending.gate, pending.call):
                 span.take_facts(gates.get(pending.gate))
 
     @property
@@ -154,12 +154,12 @@ class Trace:
         """The denials that stand, by action digest."""
         return self.now.denials
 
-    def spans(self) -> list[Span]:
+    def list_spans(self) -> list[Span]:
         """Return all spans in tree order: a frame, then its steps, with a child frame at its call."""
         spans = [self._queue] if self._queue is not None else []
         spans += [*self._pauses, *self._messages]
         for frame in self.roots:
-            spans += frame.spans()
+            spans += frame.walk_spans()
         return spans
 
     def read(self, line: JournalLine) -> None:
@@ -222,7 +222,7 @@ class Trace:
             case e.Resumed():
                 self.pause = None
                 self._end_pauses(SpanState.RESUMED)
-                self._decide_on_run(event.by, f"Resumed the run{_because(event.reason)}")
+                self._decide_on_run(event.by, f"Resumed the run{_format_reason(event.reason)}")
             case e.MessageReceived():
                 self._receive(event)
             case e.GateExtended():
@@ -238,7 +238,9 @@ class Trace:
             case e.Retried():
                 self.ending = None
                 self._reopen(after)
-                self._decide_on_run(event.by, f"Tried the failed run again{_because(event.reason)}")
+                self._decide_on_run(
+                    event.by, f"Tried the failed run again{_format_reason(event.reason)}"
+                )
             case e.Cancelling():
                 self.ending = Ending(by=event.by, reason=redact(event.reason), at=self._at)
                 self._decide_on_run(event.by or "the engine", f"Ended the run: {event.reason}")
@@ -277,14 +279,14 @@ class Trace:
         self._queue = None
         self._adopt(after, event.state.get("requester", ""))
         if event.change is not None:
-            change = changed_text(after, event.change)
+            change = describe_change(after, event.change)
             self.origin = replace(self.origin, change=change)
             self._decide_on_run(event.by, f"Changed {change} in this fork")
 
     def _adopt(self, state: Continuation, requester: str) -> None:
         """Adopt the frames of a state, with their messages."""
         self.memory = state.memory
-        for frame, utterances in copied(state, self._at, requester):
+        for frame, utterances in copy_frames(state, self._at, requester):
             self.frames[frame.id] = frame
             for message in utterances:
                 self._add_message(
@@ -305,10 +307,10 @@ class Trace:
 
     def _add_pause(self, event: e.Paused) -> None:
         self.pause = RunPause(by=event.by, reason=redact(event.reason), at=self._at)
-        span = _of_run(SpanKind.PAUSE, self._at, SpanState.PAUSED)
+        span = _make_run_span(SpanKind.PAUSE, self._at, SpanState.PAUSED)
         span.by, span.reason = event.by, self.pause.reason
         self._pauses.append(span)
-        self._decide_on_run(event.by, f"Paused the run{_because(event.reason)}")
+        self._decide_on_run(event.by, f"Paused the run{_format_reason(event.reason)}")
 
     def _open_frame(self, event: e.FrameOpened, after: Continuation) -> None:
         if self._queue is not None:
@@ -363,7 +365,7 @@ class Trace:
                 self._add_message(frame, "fault", frame.agent, event.error)
             case e.AgentChanged():
                 frame.change_version(self._at)
-                changes = differences(event.changes)
+                changes = list_differences(event.changes)
                 self._add_message(frame, "release", frame.agent, changes, reported_by=event.by)
                 if event.instructions:
                     self._add_message(frame, "instructions", frame.agent, event.instructions)
@@ -395,7 +397,7 @@ class Trace:
         else:
             is_review = isinstance(message, e.MessageReceived) and message.reviewer
             self._add_message(root, "review" if is_review else "message", message.by, message.text)
-        span = _of_run(SpanKind.MESSAGE, self._at, SpanState.UNDELIVERED)
+        span = _make_run_span(SpanKind.MESSAGE, self._at, SpanState.UNDELIVERED)
         span.by, span.reason = message.by, redact(message.text)
         self._messages.append(span)
 
@@ -416,7 +418,7 @@ class Trace:
         return owner.open_gate(gate, kind, self._at, self._position, self._gates.get(gate))
 
     def _end_gate(self, frame: FrameRecord, event: e.GateDecided | e.GateClosed) -> None:
-        for span in frame.gate_spans(event.gate, event.call):
+        for span in frame.list_gate_spans(event.gate, event.call):
             if isinstance(event, e.GateDecided):
                 span.decide_gate(event, self._at, self._gates.get(event.gate))
             else:
@@ -485,7 +487,7 @@ class Trace:
     def _add_decision(
         self, frame: FrameRecord, event: e.GateDecided, subject: str, kind: GateKind | None = None
     ) -> None:
-        text = f"{words_at(kind, event.verdict).title} {subject}{_because(event.reason)}"
+        text = f"{select_verdict_rule(kind, event.verdict).title} {subject}{_format_reason(event.reason)}"
         by = event.by or "the deadline"
         if event.allowance is not None:
             by = f"the allowance of {' and '.join(event.allowance.by)}"
@@ -543,9 +545,9 @@ class Trace:
         return redact(text) if self._keeps_errors else ""
 
 
-def _of_run(kind: SpanKind, at: datetime, state: SpanState) -> Span:
+def _make_run_span(kind: SpanKind, at: datetime, state: SpanState) -> Span:
     return Span(kind=kind, step="", name="", depth=0, start=at, state=state)
 
 
-def _because(reason: str) -> str:
+def _format_reason(reason: str) -> str:
     return f": {reason}" if reason else ""

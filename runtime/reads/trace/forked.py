@@ -27,7 +27,7 @@ class Utterance:
     reported_by: str = ""
 
 
-def copied(
+def copy_frames(
     state: Continuation, at: datetime, requester: str
 ) -> Iterator[tuple[FrameRecord, list[Utterance]]]:
     """Yield each frame with its messages. Its spans begin at `at`, those of calls with the calls of its turn.
@@ -54,15 +54,15 @@ def copied(
             by_id=calls,
             delivered=sum(message["role"] == MESSAGE for message in frame.messages),
         )
-        record.items += [record.by_id[call.id] for call in frame.of_turn()]
+        record.items += [record.by_id[call.id] for call in frame.list_turn_calls()]
         record.open(at)
         parent = records.get(frame.parent or "")
         if parent is not None and frame.call in parent.by_id:
             parent.delegate(frame.call, record)
-        yield record, list(_utterances(frame, parent.agent if parent else requester))
+        yield record, list(_list_utterances(frame, parent.agent if parent else requester))
 
 
-def changed_text(state: Continuation, change: ForkChange) -> str:
+def describe_change(state: Continuation, change: ForkChange) -> str:
     """Say what a person changed in a fork."""
     if change.kind == "message":
         return "a message"
@@ -74,7 +74,7 @@ def changed_text(state: Continuation, change: ForkChange) -> str:
         return "a call"
 
 
-def _utterances(frame: Frame, giver: str) -> Iterator[Utterance]:
+def _list_utterances(frame: Frame, giver: str) -> Iterator[Utterance]:
     turn = frame.turn - sum(message["role"] == "model" for message in frame.messages)
     if frame.instructions:
         yield Utterance(turn=turn, kind="instructions", by=frame.agent, value=frame.instructions)

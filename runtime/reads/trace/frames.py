@@ -9,7 +9,7 @@ from uuid import UUID
 from runtime.core.run import events as e
 from runtime.core.run.continuation import Frame, FrameState, PlanItem
 from runtime.core.values.enums import WAITS_FOR_PERSON, GateKind
-from runtime.core.values.ids import depth_of
+from runtime.core.values.ids import compute_depth
 from runtime.reads import labels
 from runtime.reads.redaction import redact
 from runtime.reads.trace.calls import CallRecord
@@ -135,7 +135,7 @@ class FrameRecord:
     @property
     def depth(self) -> int:
         """The number of frames above this one."""
-        return depth_of(self.id)
+        return compute_depth(self.id)
 
     @property
     def calls(self) -> tuple[CallRecord, ...]:
@@ -187,7 +187,7 @@ class FrameRecord:
     def take(self, frame: Frame) -> None:
         """Take the next state of the frame and of the calls of its turn, which may be new."""
         self.frame = frame
-        for call in frame.of_turn():
+        for call in frame.list_turn_calls():
             if call.id in self.by_id:
                 self.by_id[call.id].call = call
             else:
@@ -286,7 +286,7 @@ class FrameRecord:
         self.items.append(span)
         return span
 
-    def gate_spans(self, gate: UUID, call: str) -> list[Span]:
+    def list_gate_spans(self, gate: UUID, call: str) -> list[Span]:
         """Return the spans of a gate of the frame, or of this call of it."""
         items = self.by_id[call].spans if call else self.items
         return [item for item in items if isinstance(item, Span) and item.gate == gate]
@@ -351,7 +351,7 @@ class FrameRecord:
         for call in self.by_id.values():
             call.is_over = True
 
-    def spans(self) -> Iterator[Span]:
+    def walk_spans(self) -> Iterator[Span]:
         """Yield all spans in tree order."""
         self.agent_span.waiting = self.waiting
         yield self.agent_span
@@ -359,9 +359,9 @@ class FrameRecord:
             if isinstance(item, Span):
                 yield item
                 continue
-            yield from item.spans_to_show()
+            yield from item.list_shown_spans()
             if item.id in self.children:
-                yield from self.children[item.id].spans()
+                yield from self.children[item.id].walk_spans()
 
     @property
     def _last(self) -> Span:

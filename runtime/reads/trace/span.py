@@ -8,8 +8,8 @@ from uuid import UUID
 
 from runtime.core.run import events as e
 from runtime.core.values.enums import GateKind, Verdict
-from runtime.core.values.verdicts import GATES, VERDICTS, words_at
-from runtime.reads.labels import title_of
+from runtime.core.values.verdicts import GATES, VERDICTS, select_verdict_rule
+from runtime.reads.labels import format_agent_title
 from runtime.reads.redaction import redact
 
 TOOLS_NAMED = 3  # in the label of a model call
@@ -128,7 +128,7 @@ class Usage:
     output: int
     cost: int | None
 
-    def plus(self, other: "Usage | None") -> "Usage":
+    def add_usage(self, other: "Usage | None") -> "Usage":
         """Add another one; the cost is unknown if one of them is."""
         if other is None:
             return self
@@ -187,7 +187,7 @@ class Span:
             case SpanState.REPLIED | SpanState.ANSWERED if self.kind is SpanKind.MODEL and self.by:
                 return "reply given by"
             case SpanState.REPLIED:
-                numbers = Counter(map(title_of, self.tools))
+                numbers = Counter(map(format_agent_title, self.tools))
                 names = [name if n == 1 else f"{name} {n} times" for name, n in numbers.items()]
                 unnamed = len(names) - TOOLS_NAMED
                 ending = f" and {unnamed} more" if unnamed > 0 else ""
@@ -199,7 +199,7 @@ class Span:
             case SpanState.GATE_CLOSED:
                 return GATES[self.gate_kind or GateKind.APPROVAL].closed
             case SpanState.AGREED | SpanState.DISAGREED if self.verdict:
-                return words_at(self.gate_kind, self.verdict).past
+                return select_verdict_rule(self.gate_kind, self.verdict).past
             case _:
                 return self.state.label
 

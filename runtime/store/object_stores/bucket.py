@@ -38,9 +38,9 @@ class Bucket:
         self._address = address
         self._marked = marked
         try:
-            self._store: Any = client(address)
+            self._store: Any = make_client(address)
         except (*PROBLEMS, TypeError) as exc:
-            raise ValueError(short_problem(exc)) from exc
+            raise ValueError(shorten_problem(exc)) from exc
         self._is_marked = False
 
     def put(self, key: str, data: bytes) -> None:
@@ -120,7 +120,7 @@ class Bucket:
             yield
         except PROBLEMS as exc:
             is_missing = missing and isinstance(exc, FileNotFoundError)
-            reason = missing if is_missing else short_problem(exc)
+            reason = missing if is_missing else shorten_problem(exc)
             raise ObjectStoreDown(
                 f"the object store {self._address} cannot be used: {reason}"
             ) from exc
@@ -159,7 +159,7 @@ class Listing:
         """List the first objects after this name, at most `max_objects`. Raise Unlisted."""
         try:
             pages = self._store.list(offset=cursor or None, chunk_size=self.max_objects)
-            objects = [_object(entry) for entry in next(iter(pages), ())]
+            objects = [_build_object(entry) for entry in next(iter(pages), ())]
         except PROBLEMS as exc:
             raise Unlisted(_explain(exc)) from exc
         in_order = sorted(objects, key=lambda entry: entry.name.encode())
@@ -171,7 +171,7 @@ class Listing:
         """Return the object if it is unchanged and at most this large, else None. Raise Unread."""
         try:
             answer = self._store.get(expected.name)
-            if _object(answer.meta) != expected or expected.size > max_bytes:
+            if _build_object(answer.meta) != expected or expected.size > max_bytes:
                 return None
             return bytes(answer.bytes())
         except FileNotFoundError:
@@ -180,25 +180,25 @@ class Listing:
             raise Unread(_explain(exc), passes=not isinstance(exc, PermissionError)) from exc
 
 
-def client(address: str, times: Any = TIMES, retries: Any = RETRIES) -> Any:
+def make_client(address: str, times: Any = TIMES, retries: Any = RETRIES) -> Any:
     """Return the client of a store, which connects when it is used."""
     # Only an address that the operator gives is without TLS.
     options: Any = {**times, "allow_http": True}
     return from_url(address, client_options=options, retry_config=retries)
 
 
-def short_problem(exc: Exception) -> str:
+def shorten_problem(exc: Exception) -> str:
     """Return the first sentences of an error, without the data structures that obstore appends."""
     return " ".join(str(exc).partition("Debug source:")[0].split())[:MAX_PROBLEM]
 
 
 @cache
-def listing_at(address: str) -> Listing:
+def open_listing(address: str) -> Listing:
     """Return the objects below an address such as `s3://bucket/prefix`. Raise Unlisted if a credential is missing."""
     times = {"connect_timeout": CONNECT, "timeout": ANSWER}
     retries: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=5)}
     try:
-        return Listing(client(address, times, retries))
+        return Listing(make_client(address, times, retries))
     except (*PROBLEMS, TypeError) as exc:
         raise Unlisted(_explain(exc)) from exc
 
@@ -206,7 +206,7 @@ def listing_at(address: str) -> Listing:
 def _explain(exc: Exception) -> str:
     """Say in a few words why a request failed. The log has the full error."""
     message = str(exc)
-    log.warning("An object store: %s", short_problem(exc))
+    log.warning("An object store: %s", shorten_problem(exc))
     if code := _CODE.search(message):
         return f"the store answers {code[1]}"
     if isinstance(exc, PermissionError):
@@ -215,10 +215,10 @@ def _explain(exc: Exception) -> str:
         return "the store does not answer in time"
     if "error sending request" in message:
         return "the store cannot be reached"
-    return short_problem(exc)
+    return shorten_problem(exc)
 
 
-def _object(meta: Any) -> Object:
+def _build_object(meta: Any) -> Object:
     at = meta["last_modified"].astimezone(UTC)
     tag = meta["e_tag"] or f"{meta['size']}:{at.isoformat()}"
     return Object(name=meta["path"], stamp=tag, size=meta["size"], at=at)

@@ -237,7 +237,7 @@ class BoundedReads:
             self._turns.release()
 
 
-def store_at(address: str, *, marked: bool = True) -> ObjectStore:
+def open_store(address: str, *, marked: bool = True) -> ObjectStore:
     """Return the store of a folder or a bucket. Raise ValueError if its configuration is incomplete.
 
     Without `marked` it is one that others write to as well, so it needs no object by which it is recognised.

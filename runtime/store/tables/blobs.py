@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.documents import blobs
-from runtime.core.documents.blobs import Blob, digest_of, value_of
+from runtime.core.documents.blobs import Blob, decode_blob, hash_text
 from runtime.core.run.events import Remembered
 from runtime.core.values.errors import Unreadable
 from runtime.errors import Tampered
@@ -56,12 +56,12 @@ RECALL = """
 """
 
 
-def summary_parameters(summary: Blob, of: Sequence[str]) -> dict[str, object]:
+def build_summary_parameters(summary: Blob, of: Sequence[str]) -> dict[str, object]:
     """Return the parameters of the parts for a summary of the contents `of`."""
     return {"m_digest": summary.digest, "m_body": summary.text, "m_of": list(of)}
 
 
-def parameters(contents: Iterable[Blob]) -> dict[str, object]:
+def build_blob_parameters(contents: Iterable[Blob]) -> dict[str, object]:
     """Return the parameters of the parts, each content once."""
     once = {blob.digest: None if blob.outside else blob.text for blob in contents}
     return {"c_digests": list(once), "c_texts": list(once.values())}
@@ -72,13 +72,13 @@ def fetch(connection: Connection, digest: str) -> Any:
 
     Raises Tampered if it is missing or does not match, or ObjectStoreDown.
     """
-    return json.loads(text(connection, digest))
+    return json.loads(read_text(connection, digest))
 
 
 def check(connection: Connection, digests: Iterable[str]) -> None:
     """Raise Tampered unless each content exists and matches its digest. Raises ObjectStoreDown."""
     for digest in sorted(digests):
-        text(connection, digest)
+        read_text(connection, digest)
 
 
 def check_claimed(connection: Connection, digests: Iterable[str]) -> None:
@@ -91,7 +91,7 @@ def check_claimed(connection: Connection, digests: Iterable[str]) -> None:
     check(connection, (digest for digest in in_order if digest not in outside))
 
 
-def text(connection: Connection, digest: str) -> str:
+def read_text(connection: Connection, digest: str) -> str:
     """Return the exact text stored under `digest`, checked. Raises Tampered or ObjectStoreDown."""
     row = connection.execute(
         "SELECT body, place FROM runtime_storedblob WHERE digest = %s", (digest,)
@@ -101,7 +101,7 @@ def text(connection: Connection, digest: str) -> str:
     body: str = row[0]
     if not body:
         return objects.read(digest, row[1])
-    if digest_of(body) != digest:
+    if hash_text(body) != digest:
         raise Tampered(f"the content {digest} does not match its digest")
     return body
 
@@ -110,11 +110,11 @@ def store(connection: Connection, run: UUID, texts: Iterable[Blob]) -> None:
     """Store the contents of an imported run, and its references to them."""
     connection.execute(
         f"WITH run AS (SELECT %(run)s::uuid AS id), stored AS ({STORE}) {REFER}",
-        {"run": run, **parameters(texts)},
+        {"run": run, **build_blob_parameters(texts)},
     )
 
 
-def share(connection: Connection, run: UUID, digests: Iterable[str]) -> None:
+def share_contents(connection: Connection, run: UUID, digests: Iterable[str]) -> None:
     """Make a run refer to contents of another one from its first entry on. Raises Tampered if one is missing."""
     unique = set(digests)
     if missing := len(unique) - _refer(connection, run, list(unique)):
@@ -159,20 +159,20 @@ def _refer(connection: Connection, run: UUID, digests: list[str]) -> int:
     ).rowcount
 
 
-def remembered(connection: Connection, digests: Sequence[str]) -> dict[str, str]:
+def read_remembered_texts(connection: Connection, digests: Sequence[str]) -> dict[str, str]:
     """Return the texts that were not erased, by digest. Raises Tampered if one does not match its digest."""
-    bodies = remembered_bodies(connection, digests)
+    bodies = read_remembered_bodies(connection, digests)
     return {digest: blobs.read_memory(body) for digest, body in bodies.items()}
 
 
-def remembered_bodies(connection: Connection, digests: Sequence[str]) -> dict[str, str]:
+def read_remembered_bodies(connection: Connection, digests: Sequence[str]) -> dict[str, str]:
     """Return the stored JSON of the texts that were not erased. Raises Tampered."""
     rows = connection.execute(
         "SELECT digest, body FROM runtime_storedblob WHERE digest = ANY(%s)", (list(digests),)
     ).fetchall()
     for digest, body in rows:
         try:
-            value_of(Blob(digest=digest, text=body))
+            decode_blob(Blob(digest=digest, text=body))
         except Unreadable as exc:
             raise Tampered(str(exc)) from exc
     return dict(rows)
@@ -198,7 +198,7 @@ def forget(connection: Connection, source: UUID) -> None:
         connection.execute("DELETE FROM runtime_storedblob WHERE digest = ANY(%s)", (digests,))
 
 
-def own_digests(connection: Connection, run: UUID) -> list[str]:
+def list_own_digests(connection: Connection, run: UUID) -> list[str]:
     """List the contents that a run refers to, without the texts that it remembers of other runs."""
     rows = connection.execute(
         """

@@ -23,7 +23,7 @@ from runtime.core.documents.continuations import (
     no_entries,
 )
 from runtime.core.run.continuation import Continuation
-from runtime.core.run.reducer import initial
+from runtime.core.run.reducer import make_initial_state
 from runtime.core.values.errors import Unreadable
 from runtime.errors import Tampered
 from runtime.keyring import purposes, signatures
@@ -52,10 +52,12 @@ DROP = """
 """
 
 
-def parameters(continuation: Continuation, lengths: Lengths | None = None) -> dict[str, object]:
+def build_state_parameters(
+    continuation: Continuation, lengths: Lengths | None = None
+) -> dict[str, object]:
     """Return the parameters of REPLACE and PIN. `lengths` counts the parts that a brief continuation leaves out."""
     body = encode_continuation(continuation, lengths)
-    seal = signatures.seal(purposes.CONTINUATION, *_parts(continuation.run, body))
+    seal = signatures.seal(purposes.CONTINUATION, *_collect_mac_parts(continuation.run, body))
     return {"c_body": body, "c_mac": seal.mac, "c_key_id": seal.key_id}
 
 
@@ -73,15 +75,15 @@ def needs_rewrite(covered: int, tail: int) -> bool:
 
 
 def load(connection: Connection, run: UUID, base: int, text_of: TextOf) -> Continuation:
-    """Return the continuation as `checked` does."""
+    """Return the continuation as `restore_continuation` does."""
     row = connection.execute(
         "SELECT position, body, mac, key_id FROM runtime_storedcontinuation WHERE run_id = %s",
         (run,),
     ).fetchone()
-    return checked(run, base, row, text_of)
+    return restore_continuation(run, base, row, text_of)
 
 
-def checked(
+def restore_continuation(
     run: UUID,
     base: int,
     row: Sequence[Any] | None,
@@ -95,10 +97,10 @@ def checked(
     Tampered, KeyMissing, or NewerSchema.
     """
     if row is None and base == 0:
-        return initial(run)
+        return make_initial_state(run)
     if row is None:
         raise Tampered("the continuation is missing")
-    continuation = _checked(run, row, text_of, conversations)
+    continuation = _verify_continuation(run, row, text_of, conversations)
     if continuation.position != base:
         position = continuation.position
         raise Tampered(f"the continuation is of position {position}, the last one was of {base}")
@@ -110,18 +112,18 @@ def load_base(connection: Connection, run: UUID) -> Continuation | None:
     row = connection.execute(
         "SELECT position, body, mac, key_id FROM runtime_compactionbase WHERE run_id = %s", (run,)
     ).fetchone()
-    return None if row is None else _checked(run, row, no_entries)
+    return None if row is None else _verify_continuation(run, row, no_entries)
 
 
 def store(connection: Connection, state: Continuation, statement: str = REPLACE) -> None:
     """Write the continuation of a run that no worker has, in full; with PIN write it as the base of the run."""
     connection.execute(
         f"WITH run AS (SELECT %(run)s::uuid AS id) {statement}",
-        {"run": state.run, "position": state.position, **parameters(state)},
+        {"run": state.run, "position": state.position, **build_state_parameters(state)},
     )
 
 
-def exists(connection: Connection, run: UUID) -> bool:
+def has_continuation(connection: Connection, run: UUID) -> bool:
     """Say whether a run has a continuation, valid or not."""
     cursor = connection.execute(
         "SELECT 1 FROM runtime_storedcontinuation WHERE run_id = %s", (run,)
@@ -129,12 +131,12 @@ def exists(connection: Connection, run: UUID) -> bool:
     return cursor.fetchone() is not None
 
 
-def _checked(
+def _verify_continuation(
     run: UUID, row: Sequence[Any], text_of: TextOf, conversations: Conversations | None = None
 ) -> Continuation:
     position, body, mac, key_id = row
     if not signatures.verify(
-        purposes.CONTINUATION, Seal(mac=mac, key_id=key_id), *_parts(run, body)
+        purposes.CONTINUATION, Seal(mac=mac, key_id=key_id), *_collect_mac_parts(run, body)
     ):
         raise Tampered("the continuation does not verify")
     try:
@@ -146,5 +148,5 @@ def _checked(
     return continuation
 
 
-def _parts(run: UUID, body: str) -> tuple[str, ...]:
+def _collect_mac_parts(run: UUID, body: str) -> tuple[str, ...]:
     return (str(run), body)

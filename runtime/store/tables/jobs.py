@@ -15,7 +15,7 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from runtime.core.values.enums import CallPreview
-from runtime.core.values.json_values import canonical
+from runtime.core.values.json_values import encode_canonical
 from runtime.errors import Tampered
 from runtime.keyring import purposes, signatures
 from runtime.keyring.signatures import Seal
@@ -103,14 +103,14 @@ class EditPreviewRow(JobRow):
             raise Tampered(f"the preview {self.id} does not verify")
         return CallPreview(**json.loads(self.result))
 
-    def signed_columns(self, preview: CallPreview) -> dict[str, str]:
+    def build_signed_columns(self, preview: CallPreview) -> dict[str, str]:
         """Return the columns of the result, signed."""
         result = json.dumps(asdict(preview))
         seal = signatures.seal(purposes.REQUESTS, *self._signed_parts(result))
         return {"result": result, "mac": seal.mac, "key_id": seal.key_id}
 
     def _signed_parts(self, result: str) -> tuple[str, ...]:
-        args = canonical(self.arguments).decode()
+        args = encode_canonical(self.arguments).decode()
         return ("preview of an edit", str(self.id), str(self.gate), args, result)
 
 
@@ -143,7 +143,7 @@ class JobKind(Generic[R]):
         """Return a job, None if there is none, or no more."""
         return next(iter(self._rows(connection, {"id": job})), None)
 
-    def newest(self, connection: Connection, **columns: object) -> list[R]:
+    def list_newest(self, connection: Connection, **columns: object) -> list[R]:
         """Return the newest jobs with these columns, without their results, the newest first."""
         return self._rows(connection, columns, result="'' AS result")
 
@@ -159,7 +159,7 @@ class JobKind(Generic[R]):
     def note(self, connection: Connection, job: UUID, **columns: object) -> None:
         """Note how far a job is that is running."""
         connection.execute(
-            f"UPDATE {self.table} SET {_assignments(columns)} WHERE id = %(job)s AND state = 'running'",
+            f"UPDATE {self.table} SET {_build_assignments(columns)} WHERE id = %(job)s AND state = 'running'",
             {"job": job, **columns},
         )
 
@@ -176,7 +176,7 @@ class JobKind(Generic[R]):
             WITH locked AS MATERIALIZED (
                 SELECT id FROM runtime_run WHERE id = ANY(%(of)s) AND removed_at IS NULL
                     AND (archived_at IS NULL OR {self.reads_archive}) FOR SHARE)
-            UPDATE {self.table} SET {_assignments(columns)} WHERE id = %(job)s AND state = 'running'
+            UPDATE {self.table} SET {_build_assignments(columns)} WHERE id = %(job)s AND state = 'running'
                 AND (SELECT count(*) FROM locked) = cardinality(%(of)s::uuid[])
             """,
             {"job": job, "of": list(of), **columns},
@@ -274,5 +274,5 @@ def delete_for_run(connection: Connection, run: UUID) -> None:
         connection.execute(f"DELETE FROM {kind.table} WHERE {condition}", {"run": run})
 
 
-def _assignments(columns: dict[str, object]) -> str:
+def _build_assignments(columns: dict[str, object]) -> str:
     return ", ".join(f"{name} = %({name})s" for name in columns)

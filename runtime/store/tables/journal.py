@@ -16,8 +16,8 @@ from uuid import UUID
 from runtime.core.documents import codec
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import Event
-from runtime.core.run.forks import is_quiescent, replies_in
-from runtime.core.run.reducer import Entry, initial, step
+from runtime.core.run.forks import is_quiescent, list_replies
+from runtime.core.run.reducer import Entry, make_initial_state, step
 from runtime.core.values.errors import CoreError, Unreadable
 from runtime.errors import HistoryRemoved, NoSuchEntry, Tampered
 from runtime.keyring import files, purposes, signatures
@@ -60,9 +60,9 @@ class SignedEntry:
         """The row as a later claim reads it."""
         return self.position, self.body, self.seal.mac, self.seal.key_id
 
-    def parameters(self) -> dict[str, object]:
+    def build_parameters(self) -> dict[str, object]:
         """Return the parameters of APPEND, and `head`, the MAC for the run's row."""
-        compressed = codec.packed(self.body)
+        compressed = codec.pack_text(self.body)
         common = {
             "position": self.position,
             "commit_id": self.commit_id,
@@ -77,7 +77,7 @@ class SignedEntry:
 
 def sign(run: UUID, position: int, previous: str, entry: Entry) -> SignedEntry:
     """Encode, compress and sign the entry that follows the one whose MAC is `previous` (empty for the first)."""
-    return sign_text(run, position, previous, codec.stored_text(codec.encode_entry(entry)))
+    return sign_text(run, position, previous, codec.encode_stored_text(codec.encode_entry(entry)))
 
 
 def sign_text(run: UUID, position: int, previous: str, body: str) -> SignedEntry:
@@ -96,11 +96,11 @@ def append_first(connection: Connection, sealed: SignedEntry) -> None:
     connection.execute(
         f"{INSERT} VALUES"
         " (%(run)s, %(position)s, %(body)s, %(mac)s, %(key_id)s, %(commit_id)s, %(packed)s::bytea)",
-        {"run": sealed.run, **sealed.parameters()},
+        {"run": sealed.run, **sealed.build_parameters()},
     )
 
 
-def stored_entry(
+def build_signed_entry(
     run: UUID, position: int, body: str, mac: str, key_id: str, commit: UUID | None = None
 ) -> SignedEntry:
     """Return a stored entry. One of an archived run, to be written again, gets a new id of its commit."""
@@ -109,9 +109,9 @@ def stored_entry(
     return SignedEntry(run=run, position=position, body=body, seal=seal, commit_id=commit_id)
 
 
-def entry_of(sealed: SignedEntry) -> Entry:
+def decode_signed_entry(sealed: SignedEntry) -> Entry:
     """Decode an entry whose MAC was verified. Raises Tampered or NewerSchema."""
-    return _decoded(sealed.position, sealed.body)
+    return _decode_entry(sealed.position, sealed.body)
 
 
 class Entries:
@@ -148,18 +148,18 @@ class RemainingEntries:
     start: Continuation
     entries: Iterator[tuple[SignedEntry, Entry]]
 
-    def states(self) -> Iterator[Continuation]:
-        """Yield the state after each remaining entry. Raises what `history` says."""
+    def replay_states(self) -> Iterator[Continuation]:
+        """Yield the state after each remaining entry. Raises what `read_history` says."""
         now = self.start
         for sealed, entry in self.entries:
-            now = folded(now, sealed, entry)
+            now = fold_entry(now, sealed, entry)
             yield now
 
     def fork_points(self) -> Iterator[tuple[int, Iterator[ForkPoint]]]:
-        """Yield the position of each remaining entry, and where in it a fork may start. Raises what `history` says."""
+        """Yield each remaining entry's position, and where in it a fork may start. Raises what `read_history` says."""
         now = self.start
         for sealed, entry in self.entries:
-            before, now = now, folded(now, sealed, entry)
+            before, now = now, fold_entry(now, sealed, entry)
             yield sealed.position, fork_points(before, now, entry)
 
 
@@ -167,7 +167,7 @@ def fork_points(before: Continuation, after: Continuation, entry: Entry) -> Iter
     """Yield where a fork may start in the entry between two states: at its end, and before a reply that joined it."""
     if is_quiescent(after):
         yield ForkPoint(state=after)
-    for at, _ in reversed(replies_in(entry.events)):
+    for at, _ in reversed(list_replies(entry.events)):
         state = step(before, entry.events[:at], head=after.head, at=entry.at)
         if at and is_quiescent(state):
             yield ForkPoint(state=state, later=entry.events[at:])
@@ -175,11 +175,11 @@ def fork_points(before: Continuation, after: Continuation, entry: Entry) -> Iter
 
 def read(connection: Connection, run: UUID) -> tuple[PruneMark, Entries]:
     """Return the prune mark and the remaining entries. Raises Tampered or KeyMissing."""
-    mark, rows = _verified(connection, run)
+    mark, rows = _read_verified_rows(connection, run)
     return mark, Entries(rows)
 
 
-def replayed(
+def fold_entries(
     base: Continuation,
     mark: PruneMark,
     entries: Entries,
@@ -206,35 +206,39 @@ def replayed(
         if last == base.position and mac != base.head:
             raise Tampered(f"journal entry {last} is not that of the continuation")
         if last > begin:
-            now = _fold(now, last, mac, _decoded(last, body))
+            now = _fold(now, last, mac, _decode_entry(last, body))
     if (last, now.position, now.head) != (position, position, head):
         raise Tampered(f"the journal ends at entry {last}, the run at {position}")
     return now
 
 
-def history(connection: Connection, run: UUID, *, limit: int | None = None) -> RemainingEntries:
+def read_history(
+    connection: Connection, run: UUID, *, limit: int | None = None
+) -> RemainingEntries:
     """Return the remaining entries of a run, at most so many, and the state before them.
 
     An ended run whose journal was deleted begins at its prune mark, without a state. Raises Tampered, KeyMissing, or
     NewerSchema, while the entries are read too: at the first one that does not verify or cannot be read.
     """
-    mark, rows = _verified(connection, run, limit)
+    mark, rows = _read_verified_rows(connection, run, limit)
     first = next(rows, None)
-    start = initial(run) if first is None else pruning.state_at(run, mark)
+    start = make_initial_state(run) if first is None else pruning.restore_state(run, mark)
     remaining = () if first is None else chain((first,), rows)
     return RemainingEntries(
         mark=mark,
         start=start,
-        entries=((stored_entry(run, *row), _decoded(row[0], row[1])) for row in remaining),
+        entries=(
+            (build_signed_entry(run, *row), _decode_entry(row[0], row[1])) for row in remaining
+        ),
     )
 
 
-def fork_points_at(connection: Connection, run: UUID, position: int) -> tuple[ForkPoint, ...]:
+def list_fork_points(connection: Connection, run: UUID, position: int) -> tuple[ForkPoint, ...]:
     """Return where a fork may start in this entry, verified from the first remaining entry on.
 
     Raises NoSuchEntry, HistoryRemoved, Tampered, KeyMissing, or NewerSchema.
     """
-    remaining = history(connection, run)
+    remaining = read_history(connection, run)
     entries = remaining.fork_points()
     if position <= (removed := remaining.mark.position):
         first = next((number for number, points in entries if any(points)), None)
@@ -248,12 +252,12 @@ def fork_points_at(connection: Connection, run: UUID, position: int) -> tuple[Fo
     raise NoSuchEntry
 
 
-def folded(now: Continuation, sealed: SignedEntry, entry: Entry) -> Continuation:
+def fold_entry(now: Continuation, sealed: SignedEntry, entry: Entry) -> Continuation:
     """Return the state after one verified entry. Raises Tampered."""
     return _fold(now, sealed.position, sealed.seal.mac, entry)
 
 
-def written_at(body: str) -> datetime:
+def read_entry_time(body: str) -> datetime:
     """Return the time of an entry by its text, which is not verified; the earliest time if it cannot be read."""
     try:
         return codec.decode_entry(body).at
@@ -272,7 +276,7 @@ def was_written(connection: Connection, sealed: SignedEntry) -> bool:
 
 def verify(connection: Connection, run: UUID, *, position: int, head: str) -> None:
     """Raise Tampered or KeyMissing unless every remaining entry verifies and the last one is this."""
-    mark, rows = _verified(connection, run)
+    mark, rows = _read_verified_rows(connection, run)
     last = (mark.position, mark.head)
     for at, _, mac, *_ in rows:
         last = (at, mac)
@@ -294,14 +298,14 @@ def _fold(now: Continuation, position: int, mac: str, entry: Entry) -> Continuat
         raise Tampered(f"journal entry {position}: {exc}") from exc
 
 
-def _decoded(position: int, body: str) -> Entry:
+def _decode_entry(position: int, body: str) -> Entry:
     try:
         return codec.decode_entry(body)
     except Unreadable as exc:
         raise Tampered(f"journal entry {position}: {exc}") from exc
 
 
-def chained(
+def verify_chain(
     run: UUID, mark: PruneMark, rows: Iterable[Row], *, verified_rows: int = 0
 ) -> Iterator[Row]:
     """Yield the rows after the mark while each follows the one before.
@@ -309,7 +313,7 @@ def chained(
     They begin with position, body, MAC and key. The first `verified_rows` ones are the same as rows verified before.
     Raises Tampered or KeyMissing.
     """
-    verifies = signatures.verifier(purposes.JOURNAL, str(run))
+    verifies = signatures.make_verifier(purposes.JOURNAL, str(run))
     previous, unverified = mark.head, iter(rows)
     ids = set()
     for row in islice(unverified, verified_rows):
@@ -317,7 +321,7 @@ def chained(
         ids.add(row[3])
         yield row
     for key_id in ids:
-        files.key_of(purposes.JOURNAL, key_id)  # which may have been removed since
+        files.read_key(purposes.JOURNAL, key_id)  # which may have been removed since
     for count, row in enumerate(unverified, start=mark.position + verified_rows + 1):
         position, body, mac, key_id, *_ = row
         if position != count:
@@ -328,7 +332,7 @@ def chained(
         yield row
 
 
-def _verified(
+def _read_verified_rows(
     connection: Connection, run: UUID, limit: int | None = None
 ) -> tuple[PruneMark, Iterator[Row]]:
     """Return the prune mark and the remaining entries, verified one by one as they are read.
@@ -345,17 +349,17 @@ def _verified(
             """,
             (run, limit),
         )
-        rows: Iterator[Row] = (unpacked(*row) for row in stored)
+        rows: Iterator[Row] = (unpack_row(*row) for row in stored)
         first = next(rows, None)
         mark = UNPRUNED if first is not None and first[0] == 1 else pruning.read(connection, run)
         if first is None:
             return mark, rows
         if mark.position < first[0] or mark == before:
-            return mark, chained(run, mark, chain((first,), rows))
+            return mark, verify_chain(run, mark, chain((first,), rows))
         before = mark
 
 
-def unpacked(
+def unpack_row(
     position: int, body: str, mac: str, key_id: str, packed: bytes | None, *columns: Any
 ) -> tuple[Any, ...]:
     """Return a row without `packed`: position, body, MAC and key of its entry, and the columns after it.
@@ -364,6 +368,6 @@ def unpacked(
     does not verify.
     """
     if packed is not None:
-        body = body or codec.unpacked(packed[_MAC_BYTES:])
+        body = body or codec.unpack_text(packed[_MAC_BYTES:])
         mac = mac or packed[:_MAC_BYTES].hex()
     return position, body, mac, key_id, *columns

@@ -49,7 +49,7 @@ def engage(connection: Connection, values: Mapping[str, str | None]) -> KillSwit
         """,
         values,
     ).fetchone()
-    return None if row is None else pool.in_fields(KillSwitchRow, row)
+    return None if row is None else pool.decode_row(KillSwitchRow, row)
 
 
 def disengage(
@@ -64,7 +64,7 @@ def disengage(
         """,
         {"stop": stop, "by": by, "token": token},
     ).fetchone()
-    return None if row is None else pool.in_fields(KillSwitchRow, row)
+    return None if row is None else pool.decode_row(KillSwitchRow, row)
 
 
 def list_switches(connection: Connection, *, lifted: bool, limit: int) -> list[KillSwitchRow]:
@@ -76,10 +76,10 @@ def list_switches(connection: Connection, *, lifted: bool, limit: int) -> list[K
         """,
         {"lifted": lifted, "limit": limit},
     )
-    return [pool.in_fields(KillSwitchRow, row) for row in rows.fetchall()]
+    return [pool.decode_row(KillSwitchRow, row) for row in rows.fetchall()]
 
 
-def stopped_agents(connection: Connection) -> frozenset[str]:
+def list_stopped_agents(connection: Connection) -> frozenset[str]:
     """Return the names of the stopped agents, with EVERY_AGENT if all are."""
     rows = connection.execute("SELECT agent FROM runtime_killswitch WHERE lifted_at IS NULL")
     return frozenset(agent for (agent,) in rows.fetchall())

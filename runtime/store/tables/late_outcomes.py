@@ -57,7 +57,7 @@ class LateOutcomes:
 def insert(connection: Connection, late: LateOutcomeRow) -> bool:
     """Write a late outcome; return False if the attempt has one. The caller holds the run's row."""
     body = json.dumps({"outcome": late.outcome, "result": late.result, "error": late.error})
-    seal = signatures.seal(purposes.JOURNAL, *_parts(late, body))
+    seal = signatures.seal(purposes.JOURNAL, *_collect_mac_parts(late, body))
     cursor = connection.execute(
         """
         INSERT INTO runtime_lateoutcome
@@ -82,7 +82,7 @@ def read_for_run(connection: Connection, run: UUID) -> LateOutcomes:
     for *columns, body, mac, key_id in rows.fetchall():
         row = dict(zip(_COLUMNS, (run, *columns), strict=True))
         seal, blank = Seal(mac=mac, key_id=key_id), LateOutcomeRow(**row, outcome="failed")
-        if signatures.verify(purposes.JOURNAL, seal, *_parts(blank, body)):
+        if signatures.verify(purposes.JOURNAL, seal, *_collect_mac_parts(blank, body)):
             genuine.append(LateOutcomeRow(**row, **json.loads(body)))
         else:
             call = f"{blank.frame}/{blank.call}, attempt {blank.attempt}"
@@ -90,7 +90,7 @@ def read_for_run(connection: Connection, run: UUID) -> LateOutcomes:
     return LateOutcomes(genuine=tuple(genuine), forged=tuple(forged))
 
 
-def _parts(late: LateOutcomeRow, body: str) -> tuple[str, ...]:
+def _collect_mac_parts(late: LateOutcomeRow, body: str) -> tuple[str, ...]:
     columns = (
         column.astimezone(UTC).isoformat() if isinstance(column, datetime) else str(column)
         for column in _key(late)

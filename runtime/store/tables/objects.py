@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runtime.core.documents.blobs import Blob, digest_of
+from runtime.core.documents.blobs import Blob, hash_text
 from runtime.errors import ObjectStoreDown, Tampered
 from runtime.ports import wiring
 from runtime.ports.objects import ObjectStore
@@ -77,7 +77,7 @@ def read(digest: str, key: str) -> str:
         text = data.decode("ascii")
     except UnicodeDecodeError:
         text = ""
-    if digest_of(text) != digest:
+    if hash_text(text) != digest:
         raise Tampered(f"the object {key} does not match the digest of its content {digest}")
     return text
 
@@ -118,7 +118,7 @@ def delete_dropped(connection: Connection, stop: threading.Event) -> int:
     return deleted
 
 
-def totals(connection: Connection) -> Totals:
+def count_objects(connection: Connection) -> Totals:
     """Count the objects."""
     row = connection.execute(
         """
@@ -132,7 +132,7 @@ def totals(connection: Connection) -> Totals:
 
 def store() -> ObjectStore:
     """Return the store of this process. Raises ObjectStoreDown without one."""
-    store = wiring.objects()
+    store = wiring.find_object_store()
     if store is None:
         raise ObjectStoreDown("SIGNOFF_OBJECT_STORE is not set in this process")
     return store

@@ -88,7 +88,7 @@ class WaitingEvent:
     first_at: datetime
 
 
-def number_of(at: datetime) -> int:
+def compute_number(at: datetime) -> int:
     """Return the number of a time."""
     return (at - _EPOCH) // timedelta(microseconds=1)
 
@@ -105,7 +105,7 @@ def add_time(
     token: str | None = None,
 ) -> bool:
     """Add the row of a time. Return False if the schedule has one for it."""
-    row = {"trigger": trigger, "number": number_of(at), "at": at, "kind": kind, "state": state}
+    row = {"trigger": trigger, "number": compute_number(at), "at": at, "kind": kind, "state": state}
     texts = {"reason": reason, "by": by, "token": token}
     return pool.insert(connection, "runtime_occurrence", {**row, **texts})
 
@@ -145,10 +145,12 @@ def write(connection: Connection, trigger: UUID, number: int, **columns: Any) ->
 def read(connection: Connection, trigger: UUID, number: int) -> OccurrenceRow | None:
     """Return one occurrence of a trigger, or None."""
     number = min(number, MAX_NUMBER)
-    return next(iter(_rows(connection, "o.trigger = %s AND o.number = %s", trigger, number)), None)
+    return next(
+        iter(_list_rows(connection, "o.trigger = %s AND o.number = %s", trigger, number)), None
+    )
 
 
-def newest(
+def list_newest(
     connection: Connection, trigger: UUID, limit: int, before: int | None = None
 ) -> list[OccurrenceRow]:
     """Return the newest occurrences, or the newest before one, the newest first."""
@@ -156,15 +158,15 @@ def newest(
     condition = (
         "o.trigger = %s AND (%s::bigint IS NULL OR o.number < %s) ORDER BY o.number DESC LIMIT %s"
     )
-    return _rows(connection, condition, trigger, before, before, limit)
+    return _list_rows(connection, condition, trigger, before, before, limit)
 
 
-def last_failure(connection: Connection, trigger: UUID) -> OccurrenceRow | None:
+def find_last_failure(connection: Connection, trigger: UUID) -> OccurrenceRow | None:
     """Return the newest occurrence that failed, None if none did."""
     rows = [
         row
         for failed in _FAILED
-        for row in _rows(
+        for row in _list_rows(
             connection, f"o.trigger = %s AND {failed} ORDER BY o.number DESC LIMIT 1", trigger
         )
     ]
@@ -185,18 +187,18 @@ def open_times(connection: Connection, trigger: UUID) -> OpenTimes:
         (trigger,),
     ).fetchone()
     assert row is not None  # an aggregate has one row
-    return pool.in_fields(OpenTimes, row)
+    return pool.decode_row(OpenTimes, row)
 
 
-def waiting_times(connection: Connection, trigger: UUID, limit: int) -> list[OccurrenceRow]:
+def list_waiting_times(connection: Connection, trigger: UUID, limit: int) -> list[OccurrenceRow]:
     """Return the times that wait, in the order in which they start: a back-fill comes last."""
     condition = (
         "o.trigger = %s AND o.state = 'waiting' ORDER BY o.kind = 'backfill', o.number LIMIT %s"
     )
-    return _rows(connection, condition, trigger, limit)
+    return _list_rows(connection, condition, trigger, limit)
 
 
-def trigger_of_run(connection: Connection, run: UUID) -> UUID | None:
+def find_trigger_of_run(connection: Connection, run: UUID) -> UUID | None:
     """Return the trigger that started a run, None if a person did."""
     row = connection.execute(
         """
@@ -208,7 +210,7 @@ def trigger_of_run(connection: Connection, run: UUID) -> UUID | None:
     return None if row is None else row[0]
 
 
-def new_events(connection: Connection, trigger: UUID, limit: int) -> list[int]:
+def list_new_events(connection: Connection, trigger: UUID, limit: int) -> list[int]:
     """Return the first new events, in order."""
     rows = connection.execute(
         """
@@ -220,7 +222,7 @@ def new_events(connection: Connection, trigger: UUID, limit: int) -> list[int]:
     return [number for (number,) in rows.fetchall()]
 
 
-def waiting_events(
+def list_waiting_events(
     connection: Connection, trigger: UUID, of_key: int, limit: int, without: list[str]
 ) -> list[WaitingEvent]:
     """Return the first events of each key that wait, in order; with `of_key` 0 the last one. `without` are keys."""
@@ -238,7 +240,7 @@ def waiting_events(
         """,
         {"trigger": trigger, "of_key": of_key, "limit": limit, "without": without},
     )
-    return [pool.in_fields(WaitingEvent, row) for row in rows.fetchall()]
+    return [pool.decode_row(WaitingEvent, row) for row in rows.fetchall()]
 
 
 def count(connection: Connection, trigger: UUID, *states: OccurrenceState) -> int:
@@ -251,7 +253,7 @@ def count(connection: Connection, trigger: UUID, *states: OccurrenceState) -> in
     return int(row[0])
 
 
-def wakeable(
+def list_wakeable_events(
     connection: Connection, trigger: UUID, agent: str, name: str, limit: int
 ) -> list[tuple[int, list[UUID]]]:
     """Return the first events that wait for which runs of the agent wait, with these runs, found by their key."""
@@ -273,7 +275,7 @@ def wakeable(
     ).fetchall()
 
 
-def keys_of_live_runs(connection: Connection, trigger: UUID, agent: str) -> list[str]:
+def list_keys_of_live_runs(connection: Connection, trigger: UUID, agent: str) -> list[str]:
     """Return the keys of events that wait of which a run of the agent has not ended."""
     rows = connection.execute(
         """
@@ -288,7 +290,7 @@ def keys_of_live_runs(connection: Connection, trigger: UUID, agent: str) -> list
     return [key for (key,) in rows.fetchall()]
 
 
-def keys_of_waiting(connection: Connection, trigger: UUID) -> list[str]:
+def list_waiting_keys(connection: Connection, trigger: UUID) -> list[str]:
     """Return the keys of the events that wait."""
     rows = connection.execute(
         "SELECT DISTINCT key FROM runtime_occurrence WHERE trigger = %s AND state = 'waiting'",
@@ -328,7 +330,7 @@ def skip_waiting(
     )
 
 
-def running_by_key(connection: Connection, trigger: UUID) -> dict[str, int]:
+def count_running_by_key(connection: Connection, trigger: UUID) -> dict[str, int]:
     """Count the runs that have not ended by the key of their event."""
     _settle(connection, trigger)
     rows = connection.execute(
@@ -341,7 +343,7 @@ def running_by_key(connection: Connection, trigger: UUID) -> dict[str, int]:
     return dict(rows.fetchall())
 
 
-def recent_starts(connection: Connection, trigger: UUID, limit: int) -> list[datetime]:
+def list_recent_starts(connection: Connection, trigger: UUID, limit: int) -> list[datetime]:
     """Return when the newest runs were started, the oldest first."""
     rows = connection.execute(
         """
@@ -379,7 +381,7 @@ def _settle(connection: Connection, trigger: UUID) -> None:
     )
 
 
-def _rows(connection: Connection, condition: str, *parameters: object) -> list[OccurrenceRow]:
+def _list_rows(connection: Connection, condition: str, *parameters: object) -> list[OccurrenceRow]:
     rows = connection.execute(
         f"""
         SELECT {_ROW} FROM runtime_occurrence o
@@ -389,4 +391,4 @@ def _rows(connection: Connection, condition: str, *parameters: object) -> list[O
         """,
         parameters,
     )
-    return [pool.in_fields(OccurrenceRow, row) for row in rows.fetchall()]
+    return [pool.decode_row(OccurrenceRow, row) for row in rows.fetchall()]

@@ -71,6 +71,6 @@ def read_for_run(connection: Connection, run: UUID) -> tuple[dict[str, PartialRe
     return genuine, forged
 
 
-def parameters(frames: Collection[str]) -> dict[str, object]:
+def build_drop_parameters(frames: Collection[str]) -> dict[str, object]:
     """Return the parameters of DROP."""
     return {"r_frames": list(frames)}

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from runtime.core.documents.continuations import no_entries
 from runtime.core.run.continuation import Continuation
-from runtime.core.run.reducer import initial
+from runtime.core.run.reducer import make_initial_state
 from runtime.errors import Tampered
 from runtime.keyring import purposes, signatures
 from runtime.keyring.signatures import Seal
@@ -41,7 +41,7 @@ class PruneMark:
 UNPRUNED = PruneMark()
 
 
-# The columns that `checked` needs, of `p`.
+# The columns that `verify_mark` needs, of `p`.
 COLUMNS = "p.position, p.head, p.at, p.mac, p.key_id"
 
 
@@ -55,26 +55,28 @@ def read(connection: Connection, run: UUID) -> PruneMark:
     ).fetchone()
     if row is None:
         return UNPRUNED
-    mark = checked(run, row[:5])
+    mark = verify_mark(run, row[:5])
     return replace(mark, state=None if row[5] is None else (mark.position, *row[5:]))
 
 
-def checked(run: UUID, row: Sequence[Any]) -> PruneMark:
+def verify_mark(run: UUID, row: Sequence[Any]) -> PruneMark:
     """Return the verified mark, given its columns. Raises Tampered, KeyMissing."""
     position, head, at, mac, key_id = row
     mark = PruneMark(position=position, head=head, at=at)
-    if not signatures.verify(purposes.JOURNAL, Seal(mac=mac, key_id=key_id), *_parts(run, mark)):
+    if not signatures.verify(
+        purposes.JOURNAL, Seal(mac=mac, key_id=key_id), *_collect_mac_parts(run, mark)
+    ):
         raise Tampered("the prune mark of the journal does not verify")
     return mark
 
 
-def state_at(run: UUID, mark: PruneMark) -> Continuation:
+def restore_state(run: UUID, mark: PruneMark) -> Continuation:
     """Return the state after the last deleted entry. Raises Tampered, KeyMissing, or NewerSchema."""
     if mark == UNPRUNED:
-        return initial(run)
+        return make_initial_state(run)
     if mark.state is None:
         raise Tampered("the state at the prune mark is missing")
-    state = continuations.checked(run, mark.position, mark.state, no_entries)
+    state = continuations.restore_continuation(run, mark.position, mark.state, no_entries)
     if state.head != mark.head:
         raise Tampered("the state at the prune mark is not that of its entry")
     return state
@@ -92,7 +94,7 @@ def write(
 
     A live run needs its `state` after the last deleted entry.
     """
-    at = pool.now(connection)
+    at = pool.read_clock(connection)
     _write(connection, run, PruneMark(position=position, head=head, at=at), state)
     return at
 
@@ -104,7 +106,7 @@ def restore(connection: Connection, mark: PruneMark, state: Continuation) -> Non
 
 
 def _write(connection: Connection, run: UUID, mark: PruneMark, state: Continuation | None) -> None:
-    seal = signatures.seal(purposes.JOURNAL, *_parts(run, mark))
+    seal = signatures.seal(purposes.JOURNAL, *_collect_mac_parts(run, mark))
     stored = {"c_body": None, "c_mac": None, "c_key_id": None}
     connection.execute(
         """
@@ -124,12 +126,12 @@ def _write(connection: Connection, run: UUID, mark: PruneMark, state: Continuati
             "at": mark.at,
             "mac": seal.mac,
             "key_id": seal.key_id,
-            **(stored if state is None else continuations.parameters(state)),
+            **(stored if state is None else continuations.build_state_parameters(state)),
         },
     )
 
 
-def _parts(run: UUID, mark: PruneMark) -> tuple[str, ...]:
+def _collect_mac_parts(run: UUID, mark: PruneMark) -> tuple[str, ...]:
     """Return the MAC's parts. An entry's parts begin with the run's id, so neither passes for the other."""
     at = "" if mark.at is None else mark.at.astimezone(UTC).isoformat()
     return ("pruned", str(run), str(mark.position), mark.head, at)

@@ -58,7 +58,7 @@ class ExternalEventRow:
 
 def insert(connection: Connection, event: VerifiedEvent, *, token: str | None = None) -> int | None:
     """Sign and keep an event. Return its number, or None if an event with this key is kept."""
-    seal = signatures.seal(purposes.JOURNAL, *_parts(event))
+    seal = signatures.seal(purposes.JOURNAL, *_collect_mac_parts(event))
     row = connection.execute(
         """
         INSERT INTO runtime_receivedevent
@@ -87,8 +87,10 @@ def read(connection: Connection, number: int) -> VerifiedEvent:
     if row is None:
         raise Tampered("the event is gone")
     *columns, mac, key_id = row
-    event = pool.in_fields(VerifiedEvent, columns)
-    if not signatures.verify(purposes.JOURNAL, Seal(mac=mac, key_id=key_id), *_parts(event)):
+    event = pool.decode_row(VerifiedEvent, columns)
+    if not signatures.verify(
+        purposes.JOURNAL, Seal(mac=mac, key_id=key_id), *_collect_mac_parts(event)
+    ):
         raise Tampered("the event does not verify")
     return event
 
@@ -128,7 +130,7 @@ def read_id(connection: Connection, id: str) -> ExternalEventRow:
     ).fetchone()
     if row is None:
         raise LookupError(f"there is no event {id}")
-    return pool.in_fields(ExternalEventRow, row)
+    return pool.decode_row(ExternalEventRow, row)
 
 
 def prune_ids(connection: Connection) -> int:
@@ -147,7 +149,7 @@ def prune_ids(connection: Connection) -> int:
     ).rowcount
 
 
-def _parts(event: VerifiedEvent) -> tuple[str, ...]:
+def _collect_mac_parts(event: VerifiedEvent) -> tuple[str, ...]:
     """Return the MAC's parts. An entry's parts begin with a run's id, so neither passes for the other."""
     at = event.at.astimezone(UTC).isoformat()
     texts = (event.key, event.source, event.id, event.name, event.subject)

@@ -148,11 +148,11 @@ _KINDS = {signal: kind for kind, signal in _CLASSES.items()}
 
 
 @cache
-def _adapter(kind: str) -> TypeAdapter[Any]:
+def _make_adapter(kind: str) -> TypeAdapter[Any]:
     return TypeAdapter(_CLASSES[kind])
 
 
-def body_of(gate: UUID, decision: Decision) -> str:
+def encode_decision(gate: UUID, decision: Decision) -> str:
     """Return the body of a decision's signal as stored."""
     body = {
         "gate": str(gate),
@@ -196,7 +196,7 @@ def withdraw(connection: Connection, run: UUID, gate: UUID | None = None) -> lis
 def send(connection: Connection, run: UUID, signal: SentSignal) -> None:
     """Write a signal that takes effect now. The caller has increased the signal count in the same transaction."""
     kind = _KINDS[type(signal)]
-    document = _adapter(kind).dump_python(signal, mode="json", by_alias=True, exclude={"id"})
+    document = _make_adapter(kind).dump_python(signal, mode="json", by_alias=True, exclude={"id"})
     connection.execute(
         """
         INSERT INTO runtime_signal (run_id, kind, body, effective_at)
@@ -206,14 +206,14 @@ def send(connection: Connection, run: UUID, signal: SentSignal) -> None:
     )
 
 
-def number_of(connection: Connection, run: UUID, kind: str) -> int:
+def count_signals(connection: Connection, run: UUID, kind: str) -> int:
     """Count the signals of a kind that no step has consumed. The caller has locked the run's row."""
     return connection.execute(
         "SELECT 1 FROM runtime_signal WHERE run_id = %s AND kind = %s", (run, kind)
     ).rowcount
 
 
-def last_of(connection: Connection, run: UUID, *kinds: str) -> str | None:
+def find_last_kind(connection: Connection, run: UUID, *kinds: str) -> str | None:
     """Return the kind of the newest of these signals that no step has consumed, None if there is none."""
     row = connection.execute(
         "SELECT kind FROM runtime_signal WHERE run_id = %s AND kind = ANY(%s) ORDER BY id DESC LIMIT 1",
@@ -247,10 +247,14 @@ def read(connection: Connection, run: UUID) -> PendingSignals:
         """,
         (run,),
     ).fetchall()
-    return pending(rows[0][0], (row[2:] for row in rows if row[2] is not None), rows[0][1])
+    return build_pending_signals(
+        rows[0][0], (row[2:] for row in rows if row[2] is not None), rows[0][1]
+    )
 
 
-def pending(count: int, rows: Iterable[Sequence[Any]], origin: Sequence[str]) -> PendingSignals:
+def build_pending_signals(
+    count: int, rows: Iterable[Sequence[Any]], origin: Sequence[str]
+) -> PendingSignals:
     """Build the mail from rows with id, kind, body, the time of effect, and whether that has come.
 
     Raises Tampered.
@@ -272,7 +276,7 @@ def pending(count: int, rows: Iterable[Sequence[Any]], origin: Sequence[str]) ->
     )
 
 
-def waiting(connection: Connection, run: UUID) -> tuple[Signal, ...]:
+def list_waiting_signals(connection: Connection, run: UUID) -> tuple[Signal, ...]:
     """Return every signal that no step has consumed, due or not. Raises Tampered."""
     rows = connection.execute(
         "SELECT id, kind, body FROM runtime_signal WHERE run_id = %s ORDER BY id", (run,)
@@ -290,7 +294,7 @@ def _decode(number: int, kind: str, body: str) -> Signal:
     try:
         document = json.loads(body)
         if kind in _CLASSES:
-            signal: Signal = _adapter(kind).validate_python({**document, "id": number})
+            signal: Signal = _make_adapter(kind).validate_python({**document, "id": number})
             return signal
         return GateDecidedSignal(
             id=number,

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from runtime.errors import Tampered
 from runtime.keyring import purposes, signatures
-from runtime.keyring.signatures import Seal, row_text
+from runtime.keyring.signatures import Seal, encode_row
 from runtime.store import pool
 from runtime.store.pool import Connection
 
@@ -85,12 +85,12 @@ def write(connection: Connection, trigger: UUID, **columns: Any) -> None:
 
 def read(connection: Connection, trigger: UUID) -> TriggerRow | None:
     """Read a trigger without locking it."""
-    return _row(connection, "t.id = %(id)s", {"id": trigger})
+    return _find_row(connection, "t.id = %(id)s", {"id": trigger})
 
 
 def lock(connection: Connection, trigger: UUID) -> TriggerRow | None:
     """Lock a trigger until the transaction ends, and return it."""
-    return _row(connection, "t.id = %(id)s FOR NO KEY UPDATE", {"id": trigger})
+    return _find_row(connection, "t.id = %(id)s FOR NO KEY UPDATE", {"id": trigger})
 
 
 def lock_due(
@@ -100,14 +100,14 @@ def lock_due(
 
     Those `passed` are left out.
     """
-    return _row(
+    return _find_row(
         connection,
         f"{_DUE} ORDER BY t.due_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED",
         {"kind": kind, "now": now, "passed": list(passed)},
     )
 
 
-def any_due(connection: Connection, kind: TriggerKind, now: datetime) -> bool:
+def has_due_trigger(connection: Connection, kind: TriggerKind, now: datetime) -> bool:
     """Tell whether a trigger of this kind is due or has new events."""
     row = connection.execute(
         f"SELECT EXISTS (SELECT FROM runtime_trigger t WHERE {_DUE})",
@@ -133,7 +133,7 @@ def list_newest(
         """,
         {"kind": kind, "owner": owner},
     ).fetchall()
-    return [_trigger_row(row) for row in rows[:MAX_LISTED]], len(rows) > MAX_LISTED
+    return [_decode_trigger_row(row) for row in rows[:MAX_LISTED]], len(rows) > MAX_LISTED
 
 
 def add_act(
@@ -144,8 +144,8 @@ def add_act(
         "SELECT coalesce(max(seq), 0) FROM runtime_triggeract WHERE trigger = %s", (trigger,)
     ).fetchone()
     assert last is not None  # an aggregate has one row
-    added = StoredAct(seq=last[0] + 1, act=act, by=by, at=pool.now(connection), body=body)
-    seal = signatures.seal(purposes.JOURNAL, _text(trigger, added))
+    added = StoredAct(seq=last[0] + 1, act=act, by=by, at=pool.read_clock(connection), body=body)
+    seal = signatures.seal(purposes.JOURNAL, _encode_act(trigger, added))
     connection.execute(
         """
         INSERT INTO runtime_triggeract (trigger, seq, act, by, token, at, body, mac, key_id)
@@ -155,7 +155,7 @@ def add_act(
     )
 
 
-def newest_acts(connection: Connection, trigger: TriggerRow, limit: int) -> list[StoredAct]:
+def list_newest_acts(connection: Connection, trigger: TriggerRow, limit: int) -> list[StoredAct]:
     """Read the newest acts, the newest first. Raises Tampered, KeyMissing."""
     rows = connection.execute(
         """
@@ -170,24 +170,26 @@ def newest_acts(connection: Connection, trigger: TriggerRow, limit: int) -> list
     for seq, act, by, at, body, mac, key_id in rows:
         stored = StoredAct(seq=seq, act=act, by=by, at=at, body=body)
         seal = Seal(mac=mac, key_id=key_id)
-        if not signatures.verify(purposes.JOURNAL, seal, _text(trigger.id, stored)):
+        if not signatures.verify(purposes.JOURNAL, seal, _encode_act(trigger.id, stored)):
             raise Tampered(f"the {trigger.kind.noun} does not verify")
         acts.append(stored)
     return acts
 
 
-def _row(connection: Connection, condition: str, parameters: dict[str, Any]) -> TriggerRow | None:
+def _find_row(
+    connection: Connection, condition: str, parameters: dict[str, Any]
+) -> TriggerRow | None:
     row = connection.execute(
         f"SELECT {_ROW} FROM runtime_trigger t WHERE {condition}", parameters
     ).fetchone()
-    return None if row is None else _trigger_row(row)
+    return None if row is None else _decode_trigger_row(row)
 
 
-def _trigger_row(row: Any) -> TriggerRow:
+def _decode_trigger_row(row: Any) -> TriggerRow:
     columns = dict(zip(_NAMES, row, strict=True))
     return TriggerRow(**{**columns, "kind": TriggerKind(columns["kind"])})
 
 
-def _text(trigger: UUID, act: StoredAct) -> str:
+def _encode_act(trigger: UUID, act: StoredAct) -> str:
     """Return the text under the MAC. Those of entries begin with a run's id, so neither passes for the other."""
-    return row_text("trigger", {"trigger": trigger, **asdict(act)})
+    return encode_row("trigger", {"trigger": trigger, **asdict(act)})

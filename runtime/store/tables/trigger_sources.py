@@ -113,7 +113,7 @@ def read_source(connection: Connection, trigger: UUID) -> SourceRow | None:
     row = connection.execute(
         "SELECT looked_at, problem FROM runtime_triggersource WHERE trigger = %s", (trigger,)
     ).fetchone()
-    return None if row is None else pool.in_fields(SourceRow, row)
+    return None if row is None else pool.decode_row(SourceRow, row)
 
 
 def read_cursor(connection: Connection, trigger: UUID) -> str:
@@ -149,7 +149,7 @@ def delete_webhook(connection: Connection, trigger: UUID) -> None:
     connection.execute("DELETE FROM runtime_triggerwebhook WHERE trigger = %s", (trigger,))
 
 
-def trigger_at(connection: Connection, address: str) -> UUID | None:
+def find_trigger_at(connection: Connection, address: str) -> UUID | None:
     """Return the trigger with this address."""
     row = connection.execute(
         "SELECT trigger FROM runtime_triggerwebhook WHERE address = %s", (address,)
@@ -163,7 +163,7 @@ def read_webhook(connection: Connection, trigger: UUID) -> WebhookRow | None:
         "SELECT refused, refused_at, refused_why FROM runtime_triggerwebhook WHERE trigger = %s",
         (trigger,),
     ).fetchone()
-    return None if row is None else pool.in_fields(WebhookRow, row)
+    return None if row is None else pool.decode_row(WebhookRow, row)
 
 
 def refuse(connection: Connection, address: str, reason: str) -> None:
@@ -178,7 +178,7 @@ def refuse(connection: Connection, address: str, reason: str) -> None:
     )
 
 
-def seen_files(connection: Connection, trigger: UUID, folder: str) -> dict[str, SeenFile]:
+def list_seen_files(connection: Connection, trigger: UUID, folder: str) -> dict[str, SeenFile]:
     """Return the files that the last look saw, by name."""
     rows = connection.execute(
         """
@@ -187,10 +187,10 @@ def seen_files(connection: Connection, trigger: UUID, folder: str) -> dict[str, 
         """,
         (trigger, folder),
     )
-    return {name: pool.in_fields(SeenFile, columns) for name, *columns in rows.fetchall()}
+    return {name: pool.decode_row(SeenFile, columns) for name, *columns in rows.fetchall()}
 
 
-def stamps(
+def list_stamps(
     connection: Connection, trigger: UUID, folder: str, names: Sequence[str]
 ) -> dict[str, str]:
     """Return the stamps of those files that are there."""

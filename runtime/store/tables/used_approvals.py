@@ -6,8 +6,8 @@ delete them. The ledger guards against the owner of the table.
 
 The ledger is a file that also records decisions that were taken back. It is outside the database, so restoring rows
 does not restore it. The MAC of each line covers the line and the MAC of the line before, with a key that is not in
-Postgres. Lines are only added, under a lock of the file, and are on the disk when `record` returns. A line that a crash
-cut off was not used yet, and the next line overwrites it.
+Postgres. Lines are only added, under a lock of the file, and are on the disk when `record_fact` returns. A line that a
+crash cut off was not used yet, and the next line overwrites it.
 
 SIGNOFF_LEDGER names the file; without it nothing is recorded. The processes of one machine share the file. Each
 machine has its own.
@@ -55,13 +55,13 @@ class Ledger:
         self._read_to, self._head = 0, ""
         self._lock = threading.Lock()
 
-    def facts(self) -> frozenset[str]:
+    def read_facts(self) -> frozenset[str]:
         """Return all lines without their MACs. Raise LedgerBroken, KeyMissing, OSError."""
         with self._lock, self._open_file() as file:
             self._catch_up(file)
             return frozenset(self._facts)
 
-    def contains(self, fact: str) -> bool:
+    def has_fact(self, fact: str) -> bool:
         """Say whether the file has this line. Raise as `facts` does."""
         with self._lock, self._open_file() as file:
             self._catch_up(file)
@@ -107,35 +107,35 @@ class Ledger:
 _open: dict[Path, Ledger] = {}
 
 
-def ledger() -> Ledger | None:
+def open_ledger() -> Ledger | None:
     """Return the ledger of this process, None if it has none."""
     path: Path | None = settings.SIGNOFF_LEDGER
     return None if path is None else _open.setdefault(path, Ledger(path))
 
 
-def spent_line(run: UUID, spend: Spend) -> str:
+def format_spent_line(run: UUID, spend: Spend) -> str:
     """Return the line for an attempt that uses an approval."""
     gate, attempt = spend
     return f"spent {run} {gate} {attempt}"
 
 
-def all_spent() -> list[tuple[UUID, Spend]]:
-    """List every recorded attempt with its run; nothing without a ledger. Raise as `contains` does."""
-    file = ledger()
-    lines = [fact.split() for fact in file.facts()] if file is not None else []
+def list_spent() -> list[tuple[UUID, Spend]]:
+    """List every recorded attempt with its run; nothing without a ledger. Raise as `has_fact` does."""
+    file = open_ledger()
+    lines = [fact.split() for fact in file.read_facts()] if file is not None else []
     return [
         (UUID(words[1]), (UUID(words[2]), int(words[3]))) for words in lines if words[0] == "spent"
     ]
 
 
-def undone_line(approval_id: UUID, count: int) -> str:
+def format_undone_line(approval_id: UUID, count: int) -> str:
     """Return the line for a request whose decision is taken back for the `count`th time."""
     return f"undone {approval_id} {count}"
 
 
-def record(fact: str) -> None:
+def record_fact(fact: str) -> None:
     """Append a line about a committed fact. An error is logged as critical and stops nothing."""
-    file = ledger()
+    file = open_ledger()
     if file is None:
         return
     try:
@@ -144,16 +144,16 @@ def record(fact: str) -> None:
         log.critical("Ledger: line not written: %s (%s)", fact, problem)
 
 
-def contains(fact: str) -> bool:
+def has_fact(fact: str) -> bool:
     """Say whether the ledger has this line; False without a ledger. Raise LedgerBroken, KeyMissing, OSError."""
-    file = ledger()
-    return file is not None and file.contains(fact)
+    file = open_ledger()
+    return file is not None and file.has_fact(fact)
 
 
 def require_unspent(run: UUID, spends: Sequence[Spend]) -> None:
     """Raise Tampered if one of the attempts was made before, or LedgerBroken, KeyMissing, OSError."""
     for spend in spends:
-        if contains(spent_line(run, spend)):
+        if has_fact(format_spent_line(run, spend)):
             raise Tampered(f"by the ledger, the approval at gate {spend[0]} was used before")
 
 
@@ -163,7 +163,7 @@ def add(connection: Connection, run: UUID, gate: UUID) -> bool:
     return pool.insert(connection, "runtime_usedapproval", row)
 
 
-def parameters(spends: tuple[Spend, ...]) -> dict[str, object]:
+def build_spend_parameters(spends: tuple[Spend, ...]) -> dict[str, object]:
     """Return the parameters of the part."""
     return {
         "s_gates": pool.array([gate for gate, _ in spends]),
@@ -171,19 +171,19 @@ def parameters(spends: tuple[Spend, ...]) -> dict[str, object]:
     }
 
 
-def missing(connection: Connection, run: UUID | None = None) -> list[str]:
+def list_missing_attempts(connection: Connection, run: UUID | None = None) -> list[str]:
     """List the attempts in the ledger that the table lacks, of this run or of all; none without a ledger.
 
     A line is written after its row was committed, so call this outside a transaction. Raise LedgerBroken, KeyMissing,
     OSError.
     """
-    noted = [spend for owner, spend in all_spent() if run in (None, owner)]
+    noted = [spend for owner, spend in list_spent() if run in (None, owner)]
     rows = connection.execute(
         """
         SELECT gate, attempt FROM unnest(%(s_gates)s::uuid[], %(s_attempts)s::int[]) AS noted(gate, attempt)
         WHERE NOT EXISTS (SELECT FROM runtime_usedapproval AS s
             WHERE s.gate = noted.gate AND s.attempt = noted.attempt)
         """,
-        parameters(tuple(noted)),
+        build_spend_parameters(tuple(noted)),
     )
     return [f"attempt {attempt} under the approval at gate {gate}" for gate, attempt in rows]

@@ -38,7 +38,7 @@ class EventWait:
     call: str
 
 
-def parameters(
+def build_wait_parameters(
     began: tuple[WaitStarted, ...], ended: tuple[tuple[str, str], ...]
 ) -> dict[str, object]:
     """Return the parameters of the parts."""
@@ -53,7 +53,7 @@ def parameters(
     }
 
 
-def matching(
+def list_matching_waits(
     connection: Connection, event: str, data: str, *, limit: int, run: UUID | None = None
 ) -> list[EventWait]:
     """List the calls that wait for an event of this name and whose conditions its data (JSON) contains, by run.
@@ -68,7 +68,7 @@ def matching(
         """,
         (event, data, run, limit),
     )
-    return [pool.in_fields(EventWait, row) for row in rows.fetchall()]
+    return [pool.decode_row(EventWait, row) for row in rows.fetchall()]
 
 
 def complete(connection: Connection, wait: EventWait) -> bool:
@@ -80,7 +80,7 @@ def complete(connection: Connection, wait: EventWait) -> bool:
     return cursor.rowcount == 1
 
 
-def open_of(connection: Connection, run: UUID) -> set[tuple[str, str]]:
+def list_open_waits(connection: Connection, run: UUID) -> set[tuple[str, str]]:
     """Return frame and call of every wait of a run."""
     rows = connection.execute(
         "SELECT frame, call FROM runtime_waitingcall WHERE run_id = %s", (run,)

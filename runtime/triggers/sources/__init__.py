@@ -17,7 +17,7 @@ def read_location(sent: Mapping[str, object]) -> tuple[str, str]:
 
     Raise InvalidInput naming the field.
     """
-    texts = {kind: fields.text(sent.get(kind) or "", kind).strip() for kind in SOURCES}
+    texts = {kind: fields.read_text(sent.get(kind) or "", kind).strip() for kind in SOURCES}
     kinds = [kind for kind, text in texts.items() if text]
     if not kinds:
         return "", ""

@@ -39,20 +39,20 @@ def _look(connection: pool.Connection, trigger: UUID, definition: EventDefinitio
         return reading.Look()
     address, after = definition.location, trigger_sources.read_cursor(connection, trigger)
     try:
-        store = bucket.listing_at(address)
+        store = bucket.open_listing(address)
         objects = store.after(after)
     except Unlisted as exc:
         raise reading.SourceUnreadable(
             f"the bucket cannot be read: {exc}", again=AFTER_PROBLEM
         ) from exc
     names = [item.name for item in objects]
-    stamps = trigger_sources.stamps(connection, trigger, address, names)
+    stamps = trigger_sources.list_stamps(connection, trigger, address, names)
     fresh = [item for item in objects if stamps.get(item.name) != item.stamp]
     taking = fresh[:TAKEN]
     end = taking[-1].name if len(fresh) > TAKEN else ""
     if not end and len(objects) == store.max_objects:
         end = objects[-1].name
-    now = pool.now(connection)
+    now = pool.read_clock(connection)
     trigger_sources.record_missing_between(
         connection, trigger, address, names, now, after=after, end=end
     )
@@ -94,14 +94,14 @@ def _take(
             content = store.read(item, reading.MAX_CONTENT)
             if content is None:
                 return
-            text = reading.content_fields(item.name, reading.text_of(content))
+            text = reading.parse_content(item.name, reading.decode_content(content))
         reading.keep(connection, trigger, definition, **event, data={**facts, **text})
     except (Unread, reading.NotAnEvent) as exc:
         if isinstance(exc, Unread) and exc.passes:
             raise
         reason = f"it cannot be read: {exc}" if isinstance(exc, Unread) else str(exc)
         reading.refuse(connection, trigger, definition, **event, data=facts, reason=reason)
-    now = pool.now(connection)
+    now = pool.read_clock(connection)
     trigger_sources.record_seen(connection, trigger, bucket, {item.name: item.stamp}, now)
     trigger_sources.record_taken(connection, trigger, bucket, item.name, item.stamp)
 

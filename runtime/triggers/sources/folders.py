@@ -65,7 +65,7 @@ class FileContent:
     text: str | None
 
 
-def root_of(folder: str) -> Path | None:
+def find_root(folder: str) -> Path | None:
     """Return the allowed folder that holds this one, None without one."""
     roots: tuple[Path, ...] = settings.SIGNOFF_WATCHED_FOLDERS
     return next((root for root in roots if PurePath(folder).is_relative_to(root)), None)
@@ -82,7 +82,7 @@ def _parse(text: str) -> str:
 
 def _look(connection: pool.Connection, trigger: UUID, definition: EventDefinition) -> reading.Look:
     """Take the files of a folder that are complete. Raise SourceUnreadable."""
-    root = root_of(definition.location)
+    root = find_root(definition.location)
     assert root is not None  # it is allowed
     try:
         with open_folder(definition.location, root) as descriptor:
@@ -95,8 +95,8 @@ def _look(connection: pool.Connection, trigger: UUID, definition: EventDefinitio
 def _take_complete(
     connection: pool.Connection, trigger: UUID, definition: EventDefinition, descriptor: int
 ) -> reading.Look:
-    now, folder = pool.now(connection), definition.location
-    known_files = trigger_sources.seen_files(connection, trigger, folder)
+    now, folder = pool.read_clock(connection), definition.location
+    known_files = trigger_sources.list_seen_files(connection, trigger, folder)
     files = list_files(descriptor)
     problem = CROWDED if len(files) > MAX_LISTED else ""
     fresh, complete = list[ListedFile](), list[ListedFile]()
@@ -131,7 +131,7 @@ def _take(
     data: dict[str, Any] = {"path": path, "name": file.name, "size": file.size}
     try:
         content = read_file(descriptor, file)
-        text = reading.content_fields(file.name, content.text)
+        text = reading.parse_content(file.name, content.text)
     except FileChanged:
         return
     except reading.NotAnEvent as exc:
@@ -213,7 +213,7 @@ def read_file(descriptor: int, file: ListedFile) -> FileContent:
             raise FileChanged
     return FileContent(
         digest=digest.hexdigest(),
-        text=reading.text_of(text) if file.size <= reading.MAX_CONTENT else None,
+        text=reading.decode_content(text) if file.size <= reading.MAX_CONTENT else None,
     )
 
 
@@ -235,6 +235,6 @@ SOURCE = reading.WatchedSource(
     item="file",
     items="files",
     parse=_parse,
-    allows=lambda folder: root_of(folder) is not None,
+    allows=lambda folder: find_root(folder) is not None,
     look=_look,
 )

@@ -16,9 +16,9 @@ from uuid import UUID
 
 from django.conf import settings
 
-from runtime.control.user_actions import atomic
+from runtime.control.user_actions import open_transaction
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import is_text, read_json, sha256_of
+from runtime.core.values.json_values import hash_value, is_text, read_json
 from runtime.errors import InvalidInput, KeyMissing, Tampered
 from runtime.store import failpoints, pool
 from runtime.store.tables import occurrences, received_events, trigger_rows, trigger_sources
@@ -115,8 +115,8 @@ def read_all(source: WatchedSource, _: pool.Connection, stop: threading.Event) -
     passed: list[UUID] = []
     again: list[UUID] = []  # that have more, and had their turn
     while not stop.is_set():
-        with atomic() as connection:
-            now = pool.now(connection)
+        with open_transaction() as connection:
+            now = pool.read_clock(connection)
             trigger = trigger_sources.lock_next(connection, source.kind, passed + again, now)
             if trigger is None:
                 if not again:
@@ -124,7 +124,7 @@ def read_all(source: WatchedSource, _: pool.Connection, stop: threading.Event) -
                 again.clear()
                 continue
             look = _look(connection, source, trigger)
-            now = pool.now(connection)
+            now = pool.read_clock(connection)
             later = None if look.again is None else now + look.again
             trigger_sources.note_look(connection, trigger, look.problem, now, later)
             failpoints.hit("written", source.failpoint, 0)
@@ -152,14 +152,14 @@ def keep(
 ) -> int | None:
     """Keep an event of the trigger. Return its number, or None if it is kept already."""
     event = received_events.VerifiedEvent(
-        key=sha256_of([str(trigger), *key]),  # no event that a person sends has it
+        key=hash_value([str(trigger), *key]),  # no event that a person sends has it
         source=source or f"{definition.source}:{definition.location}",
         id=id,
         name=definition.event,
         subject="",
         data=json.dumps(data, ensure_ascii=False),
         by=None,
-        at=pool.now(connection),
+        at=pool.read_clock(connection),
     )
     number = received_events.insert(connection, event)
     if number is not None:
@@ -184,7 +184,7 @@ def refuse(
         occurrences.write(connection, trigger, number, state=OccurrenceState.REFUSED, reason=reason)
 
 
-def text_of(content: bytes) -> str | None:
+def decode_content(content: bytes) -> str | None:
     """Return the text of a small file or object, None for other content."""
     try:
         text = content.decode()
@@ -193,7 +193,7 @@ def text_of(content: bytes) -> str | None:
     return text if is_text(text) else None
 
 
-def content_fields(name: str, text: str | None) -> dict[str, Any]:
+def parse_content(name: str, text: str | None) -> dict[str, Any]:
     """Return the text of a file, or the JSON of one whose name says so, for the data of its event. Raise NotAnEvent."""
     if text is None:
         return {}
@@ -210,7 +210,7 @@ def content_fields(name: str, text: str | None) -> dict[str, Any]:
 def _look(connection: pool.Connection, source: WatchedSource, trigger: UUID) -> Look:
     """Look at the location of a trigger. An error is its problem, unless it is one of Postgres that passes."""
     try:
-        with atomic():
+        with open_transaction():
             row = trigger_rows.read(connection, trigger)
             signed = None if row is None else read_signed(connection, row)
             if signed is None or signed.status is not TriggerStatus.ACTIVE:

@@ -95,7 +95,7 @@ def _look(connection: Connection, trigger: UUID, definition: EventDefinition) ->
     for entry in entries:
         key = ["stream", stream, entry.id]
         try:
-            data = _data(entry.fields)
+            data = _parse_fields(entry.fields)
         except NotAnEvent as exc:
             reading.refuse(
                 connection, trigger, definition, id=entry.id, key=key, data={}, reason=str(exc)
@@ -106,7 +106,7 @@ def _look(connection: Connection, trigger: UUID, definition: EventDefinition) ->
     return Look(has_more=len(entries) == TAKEN, after=after)
 
 
-def _data(fields: Mapping[bytes, bytes]) -> dict[str, Any]:
+def _parse_fields(fields: Mapping[bytes, bytes]) -> dict[str, Any]:
     """Return the fields as texts, or the object that the one field `data` holds. Raise NotAnEvent."""
     size = sum(len(name) + len(value) for name, value in fields.items())
     if size > MAX_DELIVERY:

@@ -9,7 +9,7 @@ from pydantic import WithJsonSchema
 
 from runtime.control import interventions, jobs, transfer, verification
 from runtime.control.forks import fork
-from runtime.control.user_actions import readable, readable_whole
+from runtime.control.user_actions import require_readable_run, require_whole_run
 from runtime.errors import NoSuchEntry
 from runtime.ports import wiring
 from runtime.reads import entries, run_figures
@@ -17,8 +17,15 @@ from runtime.reads.run_rows import RunDetail
 from runtime.reads.transcript import AgentMessage, read_transcript
 from runtime.store.tables.jobs import JobRow, ReplayRow
 from runtime.web.api.runs import RunOut
-from runtime.web.requests import Authenticated, Body, Reason, raw_body, read_period, with_example
-from runtime.web.schemas import fields_of
+from runtime.web.requests import (
+    Authenticated,
+    Body,
+    Reason,
+    mark_raw_body,
+    read_period,
+    with_example,
+)
+from runtime.web.schemas import with_fields_of
 
 router = Router(tags=["history"])
 
@@ -30,12 +37,12 @@ _PARCEL = {
 }
 
 
-@fields_of(verification.Finding)
+@with_fields_of(verification.Finding)
 class FindingOut(Schema):
     """One inconsistency with the journal, and its place."""
 
 
-@fields_of(verification.Verification, "run status position removed removed_at")
+@with_fields_of(verification.Verification, "run status position removed removed_at")
 class VerificationOut(Schema):
     """The result of a verification; `sound` if there are no findings.
 
@@ -51,12 +58,12 @@ class VerificationOut(Schema):
         return result.is_consistent
 
 
-@fields_of(entries.StateChange)
+@with_fields_of(entries.StateChange)
 class MoveOut(Schema):
     """One change by an entry; `place` is empty for the run, else a frame or `frame/call`."""
 
 
-@fields_of(entries.StateAt, "position at events unreadable")
+@with_fields_of(entries.StateAt, "position at events unreadable")
 class PastOut(Schema):
     """The state of a run after an entry; without a continuation if entry `unreadable` cannot be folded."""
 
@@ -103,15 +110,15 @@ class ReadmitIn(Body):
 @router.get("/runs/{uuid:run}/verification", response=VerificationOut)
 def verify_run(request: Authenticated, run: UUID) -> verification.Verification:
     """Verify the stored data of the run; for admins."""
-    readable_whole(run, request.auth)
+    require_whole_run(run, request.auth)
     return verification.verify(run)
 
 
 @router.get("/runs/{uuid:run}/at/{int:position}", response=PastOut)
 def read_run_at(request: Authenticated, run: UUID, position: int) -> entries.StateAt:
     """Read the state of the run after an entry, and the changes by it; for admins."""
-    detail = readable_whole(run, request.auth)
-    past = entries.state_after(run, position) if position <= detail.position else None
+    detail = require_whole_run(run, request.auth)
+    past = entries.read_state_after(run, position) if position <= detail.position else None
     if past is None:
         raise NoSuchEntry
     return past
@@ -124,15 +131,15 @@ def fork_run(request: Authenticated, run: UUID, body: ForkIn) -> Status[RunDetai
     Recorded calls are not repeated. Open requests are sent to reviewers again, and calls that the original made after
     the entry may be made again. You may change one value in it, which is marked as yours.
     """
-    wiring.access().require(request.auth, "runs:start")
+    wiring.resolve_access().require(request.auth, "runs:start")
     new = fork(run=run, position=body.position, actor=request.auth, change=body.change)
-    return Status(201, readable(new, request.auth))
+    return Status(201, require_readable_run(new, request.auth))
 
 
 @router.post("/runs/{uuid:run}/readmit", response=RunOut)
 def readmit_run(request: Authenticated, run: UUID, body: ReadmitIn) -> RunDetail:
     """Release a run from quarantine, if its stored data verifies; for admins."""
-    wiring.access().require(request.auth, "runs:read")
+    wiring.resolve_access().require(request.auth, "runs:read")
     return interventions.release(run=run, reason=body.reason, actor=request.auth)
 
 
@@ -143,18 +150,18 @@ def export_run(request: Authenticated, run: UUID) -> HttpResponse:
     An exported run returns its file again. `secrets` in the manifest names the keys that are needed to decrypt its
     secrets.
     """
-    wiring.access().require(request.auth, "runs:read")
+    wiring.resolve_access().require(request.auth, "runs:read")
     text = transfer.export_run(run=run, actor=request.auth)
     name = {"Content-Disposition": f'attachment; filename="{run}.json"'}
     return HttpResponse(text, content_type="application/json", headers=name)
 
 
 @router.post("/imports", response={201: RunOut}, openapi_extra=_PARCEL)
-@raw_body
+@mark_raw_body
 def import_run(request: Authenticated) -> Status[RunDetail]:
     """Import a run: the body is its signed export file; for admins."""
     new = transfer.import_run(data=request.body, actor=request.auth)
-    return Status(201, readable(new, request.auth))
+    return Status(201, require_readable_run(new, request.auth))
 
 
 class HoldIn(Body):
@@ -166,21 +173,21 @@ class HoldIn(Body):
 @router.post("/runs/{uuid:run}/restore", response=RunOut, tags=["archive"])
 def restore_run(request: Authenticated, run: UUID, body: HoldIn) -> RunDetail:
     """Restore an archived run, with a reason; for admins."""
-    wiring.access().require(request.auth, "runs:read")
+    wiring.resolve_access().require(request.auth, "runs:read")
     return transfer.restore(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/hold", response=RunOut, tags=["archive"])
 def hold_run(request: Authenticated, run: UUID, body: HoldIn) -> RunDetail:
     """Put a run under a legal hold, with a reason; for admins."""
-    wiring.access().require(request.auth, "runs:read")
+    wiring.resolve_access().require(request.auth, "runs:read")
     return interventions.hold(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/lift-hold", response=RunOut, tags=["archive"])
 def lift_hold(request: Authenticated, run: UUID, body: HoldIn) -> RunDetail:
     """Lift the legal hold of a run, with a reason; for admins."""
-    wiring.access().require(request.auth, "runs:read")
+    wiring.resolve_access().require(request.auth, "runs:read")
     return interventions.lift_hold(run=run, reason=body.reason, actor=request.auth)
 
 
@@ -235,12 +242,12 @@ class ComparedOut(Schema):
     more: int
 
 
-@fields_of(JobRow, "id by at state ended_at problem")
+@with_fields_of(JobRow, "id by at state ended_at problem")
 class JobOut(Schema):
     """A job of a worker. `state` is `queued`, `running`, `done` or `failed`; `problem` says why it ended early."""
 
 
-@fields_of(ReplayRow, "run host process compared entries")
+@with_fields_of(ReplayRow, "run host process compared entries")
 class ReplayOut(JobOut):
     """A replay. `state` is `queued`, `running`, `done` or `failed`; `problem` says why it ended early.
 
@@ -262,18 +269,18 @@ class ReplayOut(JobOut):
 @router.post("/runs/{uuid:run}/replays", response={202: ReplayOut}, tags=["replays"])
 def replay_run(request: Authenticated, run: UUID) -> Status[ReplayRow]:
     """Have a worker replay a recorded run with its code. Nothing is executed. For admins."""
-    wiring.access().require(request.auth, "runs:read")
+    wiring.resolve_access().require(request.auth, "runs:read")
     return Status(202, jobs.replay_run(run=run, actor=request.auth))
 
 
 @router.get("/runs/{uuid:run}/replays/{uuid:replay}", response=ReplayOut, tags=["replays"])
 def read_replay(request: Authenticated, run: UUID, replay: UUID) -> ReplayRow:
     """Read a replay: how far it is, and where the run would go another way. For admins."""
-    wiring.access().require(request.auth, "runs:read")
+    wiring.resolve_access().require(request.auth, "runs:read")
     return jobs.find_replay(run=run, replay=replay, actor=request.auth)
 
 
-@fields_of(AgentMessage)
+@with_fields_of(AgentMessage)
 class AgentMessageOut(Schema):
     """A message of an agent to the requester. `text` is null while it waits for its release, which is `at`.
 
@@ -284,12 +291,12 @@ class AgentMessageOut(Schema):
 @router.get("/runs/{uuid:run}/agent-messages", response=list[AgentMessageOut], tags=["runs"])
 def list_agent_messages(request: Authenticated, run: UUID) -> tuple[AgentMessage, ...]:
     """List the messages of agents to the requester. Those that wait for their release have no text."""
-    wiring.access().require(request.auth, "runs:read")
-    readable(run, request.auth)
+    wiring.resolve_access().require(request.auth, "runs:read")
+    require_readable_run(run, request.auth)
     return read_transcript(run).agent_messages
 
 
-@fields_of(run_figures.NamedUsage, "name replies unpriced input_tokens output_tokens")
+@with_fields_of(run_figures.NamedUsage, "name replies unpriced input_tokens output_tokens")
 class UsageOut(Schema):
     """The usage of one agent (with its sub-agents), model, person or day. `unpriced` replies are not in the cost."""
 
@@ -313,5 +320,5 @@ def read_usage(
 
     The sweeper counts every minute.
     """
-    wiring.access().require(request.auth, "admin")
+    wiring.resolve_access().require(request.auth, "admin")
     return {"items": run_figures.read_usage(by, *read_period(since, until, ("since", "until")))}

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 from runtime.control.interventions import cancel, pause, resume, retry, send_message
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.control.start import start
-from runtime.control.user_actions import readable, readable_whole
+from runtime.control.user_actions import require_readable_run, require_whole_run
 from runtime.core.run.retries import RateLimitWait
 from runtime.core.values.budgets import NAMES
 from runtime.core.values.limits import MAX_KEY, MAX_MESSAGE
@@ -24,19 +24,19 @@ from runtime.reads.run_rows import GateView, LegalHold, Page, RunDetail, WaitVie
 from runtime.reads.transcript import read_transcript
 from runtime.store.tables.kill_switches import KillSwitchRow
 from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, Reason, with_example
-from runtime.web.schemas import fields_of
+from runtime.web.schemas import with_fields_of
 
 router = Router(tags=["runs"])
 
 
-def _storable(text: str) -> str:
+def _require_storable(text: str) -> str:
     if "\x00" in text:
         raise ValueError("must not contain a NUL character")
     return text
 
 
 Text = Annotated[
-    str, StringConstraints(min_length=1, max_length=MAX_KEY), AfterValidator(_storable)
+    str, StringConstraints(min_length=1, max_length=MAX_KEY), AfterValidator(_require_storable)
 ]
 Limit = Annotated[int, Query(ge=1, le=200)]
 
@@ -45,7 +45,7 @@ PERSON_HEADER = "Signoff-Person"  # for config.longpoll, which does not send it 
 MAX_WAIT_SECONDS = 60  # proxies close connections that are silent for longer
 
 
-def _duration(text: str) -> str:
+def _check_duration(text: str) -> str:
     if not re.fullmatch(r"[1-9][0-9]?s", text) or int(text[:-1]) > MAX_WAIT_SECONDS:
         raise ValueError(f"must be from 1s to {MAX_WAIT_SECONDS}s, for example 30s")
     return text
@@ -53,7 +53,7 @@ def _duration(text: str) -> str:
 
 Wait = Annotated[
     str,
-    AfterValidator(_duration),
+    AfterValidator(_check_duration),
     WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]?s$", "examples": ["30s"]}),
 ]
 
@@ -136,22 +136,22 @@ class MessageIn(Body):
     cut_reply: Annotated[Any, WithJsonSchema({"type": "boolean"})] = False
 
 
-@fields_of(LegalHold)
+@with_fields_of(LegalHold)
 class HoldOut(Schema):
     """A legal hold: who holds the run, since when, and why."""
 
 
-@fields_of(GateView, "id kind state frame call tool path opened_at approval")
+@with_fields_of(GateView, "id kind state frame call tool path opened_at approval")
 class GateOut(Schema):
     """A gate whose decision is not applied yet; `approval` is the id of its approval request."""
 
 
-@fields_of(WaitView)
+@with_fields_of(WaitView)
 class WaitOut(Schema):
     """A call that waits for an event whose data contains `match`, until `until` at the latest."""
 
 
-@fields_of(RateLimitWait)
+@with_fields_of(RateLimitWait)
 class RateLimitOut(Schema):
     """A model call that the rate limit of its provider puts off: until when, and how often since `since`."""
 
@@ -176,7 +176,7 @@ class LateOut(Schema):
     note: str
 
     @staticmethod
-    def from_view(late: outcomes.LateView) -> "LateOut":
+    def build_from_view(late: outcomes.LateView) -> "LateOut":
         """Convert a late outcome to its form in the API."""
         return LateOut(
             frame=late.frame,
@@ -193,7 +193,7 @@ class LateOut(Schema):
         )
 
 
-@fields_of(
+@with_fields_of(
     RunDetail,
     "id agent status status_text next_try_at input output reason business_key thread requester origin"
     " created_at ended_at removed_at archived_at unheard history_begins history_removed_at",
@@ -218,7 +218,7 @@ class RunOut(Schema):
     gates: list[GateOut]
 
 
-@fields_of(run_page.BudgetUsage, "frame agent limit used allowed unpriced")
+@with_fields_of(run_page.BudgetUsage, "frame agent limit used allowed unpriced")
 class LimitUseOut(Schema):
     """The usage of one limit: of the run if `frame` is null, else of a frame with its own limits.
 
@@ -233,7 +233,7 @@ class RunPage(Schema):
     next: str | None
 
 
-@fields_of(entries.JournalItem, "position at")
+@with_fields_of(entries.JournalItem, "position at")
 class JournalItemOut(Schema):
     """One entry: the events of one commit."""
 
@@ -256,7 +256,7 @@ class StopIn(Body):
     reason: Reason
 
 
-@fields_of(KillSwitchRow)
+@with_fields_of(KillSwitchRow)
 class StopOut(Schema):
     """A kill switch: no effect starts for `agent` (all agents if empty) until it is lifted."""
 
@@ -265,7 +265,7 @@ class StopOut(Schema):
 def start_run(request: Authenticated, body: RunIn) -> Status[RunDetail]:
     """Start a run, or return the one of this business key (200)."""
     started = start(**body.dict(), actor=request.auth)
-    return Status(201 if started.created else 200, readable(started.run, request.auth))
+    return Status(201 if started.created else 200, require_readable_run(started.run, request.auth))
 
 
 @router.get("/runs", response=RunPage)
@@ -276,10 +276,13 @@ def list_runs(
     cursor: UUID | None = None,
 ) -> Page[RunDetail]:
     """List the runs that you may read, newest first."""
-    access = wiring.access()
+    access = wiring.resolve_access()
     access.require(request.auth, "runs:read")
     page = run_rows.run_details(
-        access.readable_runs(request.auth), business_key=business_key, limit=limit, cursor=cursor
+        access.select_readable_runs(request.auth),
+        business_key=business_key,
+        limit=limit,
+        cursor=cursor,
     )
     return replace(page, items=workers.with_missing_agents(page.items))
 
@@ -297,8 +300,10 @@ def read_run(
     The header `Signoff-Wait` then says `met`, or `unmet` with the time. `suspended` means that the run waits for
     people, is paused or quarantined, or has ended.
     """
-    wiring.access().require(request.auth, "runs:read")
-    (detail,) = workers.with_missing_agents([run_rows.with_archive(readable(run, request.auth))])
+    wiring.resolve_access().require(request.auth, "runs:read")
+    (detail,) = workers.with_missing_agents(
+        [run_rows.with_archive(require_readable_run(run, request.auth))]
+    )
     if wait is not None:
         response[WAIT_HEADER] = "met" if until.holds(detail) else f"unmet; {wait}"
         response[PERSON_HEADER] = request.auth.person
@@ -308,21 +313,21 @@ def read_run(
 @router.post("/runs/{uuid:run}/cancel", response=RunOut)
 def cancel_run(request: Authenticated, run: UUID, body: CancelIn) -> RunDetail:
     """Cancel a run, with a reason. Its gates close, and running calls may finish."""
-    wiring.access().require(request.auth, "runs:cancel")
+    wiring.resolve_access().require(request.auth, "runs:cancel")
     return cancel(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/pause", response=RunOut)
 def pause_run(request: Authenticated, run: UUID, body: PauseIn) -> RunDetail:
     """Pause a run. Nothing new starts until it is resumed."""
-    wiring.access().require(request.auth, "runs:control")
+    wiring.resolve_access().require(request.auth, "runs:control")
     return pause(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/resume", response=RunOut)
 def resume_run(request: Authenticated, run: UUID, body: ResumeIn = OPTIONAL_BODY) -> RunDetail:
     """Resume a paused run. A body is not required."""
-    wiring.access().require(request.auth, "runs:control")
+    wiring.resolve_access().require(request.auth, "runs:control")
     sent: ResumeIn | None = body
     return resume(run=run, reason=sent.reason if sent else "", actor=request.auth)
 
@@ -330,14 +335,14 @@ def resume_run(request: Authenticated, run: UUID, body: ResumeIn = OPTIONAL_BODY
 @router.post("/runs/{uuid:run}/retry", response=RunOut)
 def retry_run(request: Authenticated, run: UUID, body: RetryIn) -> RunDetail:
     """Continue a failed run from where it failed; no write is repeated."""
-    wiring.access().require(request.auth, "runs:control")
+    wiring.resolve_access().require(request.auth, "runs:control")
     return retry(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/messages", response={202: RunOut})
 def write_to_run(request: Authenticated, run: UUID, body: MessageIn) -> Status[RunDetail]:
     """Send a message to the first agent of a run; its next model call has it. `cut_reply` makes that call now."""
-    wiring.access().require(request.auth, "runs:control")
+    wiring.resolve_access().require(request.auth, "runs:control")
     return Status(
         202, send_message(run=run, text=body.text, cut_reply=body.cut_reply, actor=request.auth)
     )
@@ -346,18 +351,19 @@ def write_to_run(request: Authenticated, run: UUID, body: MessageIn) -> Status[R
 @router.get("/runs/{uuid:run}/budget", response=list[LimitUseOut])
 def read_budget(request: Authenticated, run: UUID) -> tuple[run_page.BudgetUsage, ...]:
     """Read the usage of a run's limits, its own first."""
-    wiring.access().require(request.auth, "runs:read")
-    readable(run, request.auth)
-    return run_page.usage(run)
+    wiring.resolve_access().require(request.auth, "runs:read")
+    require_readable_run(run, request.auth)
+    return run_page.read_budget_usage(run)
 
 
 @router.get("/runs/{uuid:run}/late-outcomes", response=list[LateOut])
 def read_late_outcomes(request: Authenticated, run: UUID) -> list[LateOut]:
     """List the late outcomes of calls, oldest first."""
-    wiring.access().require(request.auth, "runs:read")
-    readable(run, request.auth)
+    wiring.resolve_access().require(request.auth, "runs:read")
+    require_readable_run(run, request.auth)
     return [
-        LateOut.from_view(late) for late in outcomes.late_outcomes_of_run(run, read_transcript(run))
+        LateOut.build_from_view(late)
+        for late in outcomes.list_late_outcomes_of_run(run, read_transcript(run))
     ]
 
 
@@ -366,18 +372,18 @@ def read_journal(
     request: Authenticated, run: UUID, limit: Limit = 50, cursor: int | None = None
 ) -> Page[entries.JournalItem]:
     """List the entries in order. Only admins see the error texts of providers (`said`)."""
-    wiring.access().require(request.auth, "runs:read")
-    readable(run, request.auth)
-    as_admin = wiring.access().reads_continuations(request.auth)
-    return entries.journal_page(run, limit=limit, cursor=cursor, provider_errors=as_admin)
+    wiring.resolve_access().require(request.auth, "runs:read")
+    require_readable_run(run, request.auth)
+    as_admin = wiring.resolve_access().may_read_continuations(request.auth)
+    return entries.read_journal_page(run, limit=limit, cursor=cursor, provider_errors=as_admin)
 
 
 @router.get("/contents/{digest}")
 def read_content(request: Authenticated, digest: str) -> Any:
     """Read a result by its hash, if you may read a run with it."""
-    access = wiring.access()
+    access = wiring.resolve_access()
     access.require(request.auth, "runs:read")
-    content = journal.blob(access.readable_runs(request.auth), digest)
+    content = journal.find_blob(access.select_readable_runs(request.auth), digest)
     if content is None:
         raise Http404("There is no such content.")
     return JsonResponse(content[0], safe=False)
@@ -386,8 +392,8 @@ def read_content(request: Authenticated, digest: str) -> Any:
 @router.get("/runs/{uuid:run}/continuation")
 def read_continuation(request: Authenticated, run: UUID) -> Any:
     """Read the continuation of a run, without secrets; for admins."""
-    readable_whole(run, request.auth)
-    document = entries.continuation(run)
+    require_whole_run(run, request.auth)
+    document = entries.read_run_state(run)
     if document is None:
         raise Http404("This run has no continuation: it has ended.")
     return document

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, WithJsonSchema
 from runtime.control.external_events import deliver
 from runtime.core.values.limits import MAX_EVENT_NAME
 from runtime.errors import InvalidInput
-from runtime.store.tables.occurrences import OccurrenceRow, number_of
+from runtime.store.tables.occurrences import OccurrenceRow, compute_number
 from runtime.store.tables.trigger_rows import TriggerKind, TriggerRow
 from runtime.triggers import changes, listing, trials, webhooks
 from runtime.triggers.event_definition import EventDefinition
@@ -20,8 +20,8 @@ from runtime.triggers.schedule_definition import ScheduleDefinition
 from runtime.triggers.signatures import Scheme
 from runtime.triggers.sources import SOURCES
 from runtime.web import requests
-from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, raw_body, with_example
-from runtime.web.schemas import accepts, fields_of, with_fields
+from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, mark_raw_body, with_example
+from runtime.web.schemas import with_fields, with_fields_of, with_sent_fields
 
 router = Router(tags=["triggers"])
 schedules = Router(tags=["schedules"])
@@ -46,7 +46,7 @@ _EXAMPLE: dict[str, Any] = {
 
 
 @with_fields(dict.fromkeys(SOURCES, (Words, "")))
-@accepts(EventDefinition)
+@with_sent_fields(EventDefinition)
 class TriggerIn(Body):
     """A trigger: events of the name `event` start runs.
 
@@ -72,12 +72,12 @@ class TrialIn(TriggerIn):
     sample: Any = None
 
 
-@fields_of(OccurrenceRow, "number id source at key state run reason run_status")
+@with_fields_of(OccurrenceRow, "number id source at key state run reason run_status")
 class TriggeredOut(Schema):
     """An event. `state`: `new`, `waiting`, `started`, `woken`, `skipped`, `refused`, `failed`, or the run's status."""
 
 
-@fields_of(listing.PastAct, "act at")
+@with_fields_of(listing.PastAct, "act at")
 class ActOut(Schema):
     """An act of a person on the schedule or trigger."""
 
@@ -85,7 +85,7 @@ class ActOut(Schema):
     detail: dict[str, Any]
 
 
-@fields_of(TriggerRow, "id name agent event owner state problem")
+@with_fields_of(TriggerRow, "id name agent event owner state problem")
 class TriggerItem(Schema):
     """A trigger in the list. `problem` says why it starts nothing although it is active."""
 
@@ -116,12 +116,12 @@ class NewWebhookOut(Schema):
     secret: str
 
 
-@fields_of(listing.WebhookView)
+@with_fields_of(listing.WebhookView)
 class WebhookOut(Schema):
     """The webhook of a trigger, and the deliveries that were refused there."""
 
 
-@fields_of(listing.SourceView)
+@with_fields_of(listing.SourceView)
 class SourceOut(Schema):
     """The source that a trigger reads: the last look that succeeded, and why a later one did not.
 
@@ -141,8 +141,8 @@ class ReceiptOut(Schema):
 
 
 @with_fields(dict.fromkeys(SOURCES, (str, ...)))
-@fields_of(listing.TriggerView, "id state problem owner makers")
-@fields_of(
+@with_fields_of(listing.TriggerView, "id state problem owner makers")
+@with_fields_of(
     EventDefinition,
     "name agent event filter mapping key business_key at_once at_once_per_key debounce rate rate_seconds wakes thread",
 )
@@ -160,7 +160,7 @@ class TriggerOut(Schema):
     source: SourceOut | None
 
 
-@fields_of(trials.EventTrial)
+@with_fields_of(trials.EventTrial)
 class EventTrialOut(Schema):
     """The result of a trial for one event and its data; `problem` names the wrong place and says why."""
 
@@ -233,7 +233,7 @@ def resume_trigger(request: Authenticated, trigger: UUID) -> dict[str, Any]:
 @router.post("/triggers/{uuid:trigger}/end", response=TriggerOut)
 def end_trigger(request: Authenticated, trigger: UUID) -> dict[str, Any]:
     """End a trigger for good. Its runs continue."""
-    changes.end(TriggerKind.EVENT, id=trigger, actor=request.auth)
+    changes.end_trigger(TriggerKind.EVENT, id=trigger, actor=request.auth)
     return _read(request, trigger)
 
 
@@ -266,7 +266,7 @@ def remove_webhook(request: Authenticated, trigger: UUID) -> dict[str, Any]:
     response={202: ReceiptOut, 200: ReceiptOut},
     auth=None,
 )
-@raw_body
+@mark_raw_body
 def deliver_webhook(request: HttpRequest, address: str) -> Status[webhooks.Receipt]:
     """Receive a delivery for a trigger; 200 if it was received before.
 
@@ -333,7 +333,7 @@ _SCHEDULE: dict[str, Any] = {
 }
 
 
-@accepts(ScheduleDefinition)
+@with_sent_fields(ScheduleDefinition)
 class ScheduleIn(Body):
     """A schedule: `cron` with five fields in `zone`, or an interval of `every` seconds from `starts_at`.
 
@@ -358,12 +358,12 @@ class BackfillIn(Body):
     until: Moment = None
 
 
-@fields_of(OccurrenceRow, "at kind state run reason by run_status")
+@with_fields_of(OccurrenceRow, "at kind state run reason by run_status")
 class TimeOut(Schema):
     """A time. `state` is `waiting`, `started`, `skipped`, `failed`, or the status of its ended run."""
 
 
-@fields_of(TriggerRow, "id name agent owner state next_at problem")
+@with_fields_of(TriggerRow, "id name agent owner state next_at problem")
 class ScheduleItem(Schema):
     """A schedule in the list. `problem` says why it starts nothing although it is active."""
 
@@ -375,8 +375,8 @@ class ScheduleList(Schema):
     cut: bool
 
 
-@fields_of(listing.TriggerView, "id state owner makers next_times")
-@fields_of(ScheduleDefinition)
+@with_fields_of(listing.TriggerView, "id state owner makers next_times")
+@with_fields_of(ScheduleDefinition)
 class ScheduleOut(Schema):
     """One schedule with its next five times, its newest past times, and its newest acts.
 
@@ -421,7 +421,7 @@ def read_schedule(
     request: Authenticated, schedule: UUID, before: datetime | None = None
 ) -> dict[str, Any]:
     """Read one schedule, with its history before a time, in UTC if it has no offset."""
-    number = None if before is None else number_of(before.replace(tzinfo=before.tzinfo or UTC))
+    number = None if before is None else compute_number(before.replace(tzinfo=before.tzinfo or UTC))
     return _read_schedule(request, schedule, number)
 
 
@@ -449,7 +449,7 @@ def resume_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
 @schedules.post("/schedules/{uuid:schedule}/end", response=ScheduleOut)
 def end_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
     """End a schedule for good. Its runs continue."""
-    changes.end(TriggerKind.SCHEDULE, id=schedule, actor=request.auth)
+    changes.end_trigger(TriggerKind.SCHEDULE, id=schedule, actor=request.auth)
     return _read_schedule(request, schedule)
 
 

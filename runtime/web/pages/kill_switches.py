@@ -7,9 +7,9 @@ from runtime.control import kill_switches
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import InvalidInput, SwitchAlreadyEngaged, SwitchNotEngaged, UnknownAgent
 from runtime.ports import wiring
-from runtime.reads.labels import title_of
+from runtime.reads.labels import format_agent_title
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.requests import actor_of, admins, redirect_with
+from runtime.web.requests import admins, read_actor, redirect_with
 
 EVERY = "*"  # the choice of all agents; an empty choice is refused
 CONFIRMATION = "every agent"  # typed by the admin for that choice
@@ -24,7 +24,9 @@ class SwitchForm(PageForm):
 
     def __init__(self, data: QueryDict | None = None) -> None:
         super().__init__(data)
-        names = [(name, title_of(name)) for name in wiring.catalogue().names()]
+        names = [
+            (name, format_agent_title(name)) for name in wiring.resolve_catalogue().list_names()
+        ]
         self.fields["agent"].widget.choices = [("", "Choose"), (EVERY, "every agent"), *names]
 
     def clean(self) -> None:
@@ -36,10 +38,10 @@ class SwitchForm(PageForm):
             self.add_error("confirm", "here: nothing was stopped")
 
 
-@admins.page
+@admins.guard_page
 def list_switches(request: HttpRequest) -> HttpResponse:
     """Show the engaged kill switches, the form, and the history."""
-    return _page(request, SwitchForm())
+    return _show_page(request, SwitchForm())
 
 
 @admins.action
@@ -47,16 +49,16 @@ def engage(request: HttpRequest) -> HttpResponse:
     """Engage a kill switch for an agent, or for all."""
     form = SwitchForm(request.POST)
     if not form.is_valid():
-        return _page(request, form, status=422)
+        return _show_page(request, form, status=422)
     agent, reason = form.cleaned_data["agent"], form.cleaned_data["reason"]
     agent = "" if agent == EVERY else agent
     try:
-        switch = kill_switches.engage(agent=agent, reason=reason, actor=actor_of(request))
+        switch = kill_switches.engage(agent=agent, reason=reason, actor=read_actor(request))
     except InvalidInput as problem:
         form.mark(problem)
-        return _page(request, form, status=problem.status)
+        return _show_page(request, form, status=problem.status)
     except (UnknownAgent, SwitchAlreadyEngaged) as problem:
-        return _page(request, form, problem.detail, status=problem.status)
+        return _show_page(request, form, problem.detail, status=problem.status)
     message = f"{switch.agent or 'Every agent'} is stopped."
     return redirect_with(request, message, "kill_switches")
 
@@ -65,16 +67,16 @@ def engage(request: HttpRequest) -> HttpResponse:
 def disengage(request: HttpRequest, stop: int) -> HttpResponse:
     """Disengage a kill switch."""
     try:
-        switch = kill_switches.disengage(stop=stop, actor=actor_of(request))
+        switch = kill_switches.disengage(stop=stop, actor=read_actor(request))
     except SwitchNotEngaged as problem:
-        return _page(request, SwitchForm(), str(problem), status=409)
+        return _show_page(request, SwitchForm(), str(problem), status=409)
     return redirect_with(request, f"{switch.agent or 'Every agent'} resumed.", "kill_switches")
 
 
-def _page(
+def _show_page(
     request: HttpRequest, form: SwitchForm, problem: str = "", *, status: int = 200
 ) -> HttpResponse:
-    actor = actor_of(request)
+    actor = read_actor(request)
     context = {
         "section": "kill_switches",
         "active": kill_switches.list_switches(lifted=False, actor=actor),

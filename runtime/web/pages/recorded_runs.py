@@ -15,7 +15,7 @@ from django.shortcuts import redirect, render
 
 from runtime.control import jobs
 from runtime.control.forks import fork as fork_run
-from runtime.control.user_actions import readable
+from runtime.control.user_actions import require_readable_run
 from runtime.core.values.limits import MAX_MESSAGE
 from runtime.errors import InvalidInput, RequestError
 from runtime.ports import wiring
@@ -23,20 +23,22 @@ from runtime.ports.access import Actor
 from runtime.reads import comparison, fork_preview
 from runtime.reads.fork_preview import ChangeableValue
 from runtime.reads.run_rows import RunDetail
-from runtime.reads.version_diff import differences
+from runtime.reads.version_diff import list_differences
 from runtime.store.tables.jobs import JobRow
-from runtime.web.pages.run_actions import Context, Refusal, answer
-from runtime.web.requests import actor_of, admins, form_text, read_number, render_live, users
+from runtime.web.pages.run_actions import Context, Refusal, answer_form
+from runtime.web.requests import admins, read_actor, read_number, read_text, render_live, users
 
 
-@users.page
+@users.guard_page
 def compare(request: HttpRequest, run: UUID, other: UUID) -> HttpResponse:
     """Compare two runs. A person who may not read both gets 404."""
-    actor = actor_of(request)
+    actor = read_actor(request)
     context = {
         "section": "runs",
-        "comparison": comparison.compare(readable(run, actor), readable(other, actor)),
-        "is_admin": wiring.access().reads_continuations(actor),
+        "comparison": comparison.compare(
+            require_readable_run(run, actor), require_readable_run(other, actor)
+        ),
+        "is_admin": wiring.resolve_access().may_read_continuations(actor),
     }
     return render(request, "runs/comparison.html", context)
 
@@ -47,8 +49,8 @@ def replay(request: HttpRequest, run: UUID) -> HttpResponse:
 
     For a page that is already open, only the part that changes.
     """
-    actor = actor_of(request)
-    readable(run, actor)
+    actor = read_actor(request)
+    require_readable_run(run, actor)
     if request.method != "POST":
         return _render_replay(request, run, actor)
     try:
@@ -62,17 +64,17 @@ def _render_replay(
     request: HttpRequest, run: UUID, actor: Actor, refused: RequestError | None = None
 ) -> HttpResponse:
     newest = jobs.list_replays(run=run, actor=actor)
-    job = requested_job(request, "replay", newest)
+    job = find_requested_job(request, "replay", newest)
     row = jobs.find_replay(run=run, replay=job.id, actor=actor) if job else None
     changed = []
     versions = row.comparison.get("versions", {}) if row else {}
     for agent, (recorded, today) in sorted(versions.items()):
         if recorded != today:  # without differences if a version is not known here
-            changes = wiring.catalogue().changes_between(agent, recorded, today)
-            changed.append((agent, None if changes is None else differences(changes)))
+            changes = wiring.resolve_catalogue().list_changes(agent, recorded, today)
+            changed.append((agent, None if changes is None else list_differences(changes)))
     context = {
         "section": "runs",
-        "run": readable(run, actor),
+        "run": require_readable_run(run, actor),
         "job": row,
         "comparison": row.comparison if row else None,
         "changed": changed,
@@ -85,7 +87,7 @@ def _render_replay(
 R = TypeVar("R", bound=JobRow)
 
 
-def requested_job(request: HttpRequest, parameter: str, newest: Sequence[R]) -> R | None:
+def find_requested_job(request: HttpRequest, parameter: str, newest: Sequence[R]) -> R | None:
     """Return the job named in the URL, or the latest one; None if there is none. Raise Http404 if it is not listed."""
     job_id = request.GET.get(parameter)
     if job_id is None:
@@ -105,22 +107,24 @@ def list_context(job: JobRow | None, newest: Sequence[JobRow]) -> dict[str, Any]
     }
 
 
-@users.page
-def newest(request: HttpRequest, run: UUID) -> HttpResponse:
+@users.guard_page
+def redirect_to_newest(request: HttpRequest, run: UUID) -> HttpResponse:
     """Redirect to the form for the newest entry that can be forked."""
-    detail = readable(run, actor_of(request))
-    return redirect("fork", run=run, position=fork_preview.last_quiescent(run) or detail.position)
+    detail = require_readable_run(run, read_actor(request))
+    return redirect(
+        "fork", run=run, position=fork_preview.find_last_quiescent(run) or detail.position
+    )
 
 
 @users.form
 def fork(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     """Show the consequences of a fork from this entry and the form; fork the run on POST."""
-    return answer(
+    return answer_form(
         request,
         run,
         "runs/fork.html",
         act=lambda actor: fork_run(
-            run=run, position=position, actor=actor, change=change_of(request.POST)
+            run=run, position=position, actor=actor, change=read_change(request.POST)
         ),
         context=partial(_fork_context, position, request.POST),
     )
@@ -139,10 +143,10 @@ def _fork_context(
         raise Http404
     return {
         "fork": view,
-        "may_fork": wiring.access().may_fork(actor, detail.requester),
-        "changes": change_fields(view.changes, form_values, refusal),
+        "may_fork": wiring.resolve_access().may_fork(actor, detail.requester),
+        "changes": build_change_fields(view.changes, form_values, refusal),
         "max_message": MAX_MESSAGE,
-        "is_admin": wiring.access().reads_continuations(actor),
+        "is_admin": wiring.resolve_access().may_read_continuations(actor),
     }
 
 
@@ -160,16 +164,16 @@ class ChangeField:
     error: InvalidInput | None
 
 
-def change_of(form_values: Mapping[str, str]) -> dict[str, Any] | None:
+def read_change(form_values: Mapping[str, str]) -> dict[str, Any] | None:
     """Return the change in a form, None if it has none. Raise InvalidInput for a value that is not JSON."""
-    kind, text = form_values.get("kind", ""), form_text(form_values, "value")
+    kind, text = form_values.get("kind", ""), read_text(form_values, "value")
     if not kind:
         return None
     if kind == "message":
         number = read_number(form_values.get("number", ""), digits=4) or 0
         return {"kind": kind, "number": number, "value": text}
     if kind == "reply":
-        calls = _read_json(form_text(form_values, "calls").strip() or "[]", "change.value.calls")
+        calls = _read_json(read_text(form_values, "calls").strip() or "[]", "change.value.calls")
         value: Any = {"text": text, "calls": calls}
         return {"kind": kind, "frame": form_values.get("frame", ""), "value": value}
     return {
@@ -188,7 +192,7 @@ def _read_json(text: str, field: str) -> Any:
         raise InvalidInput(field, f"is not JSON{line}") from exc
 
 
-def change_fields(
+def build_change_fields(
     values: Iterable[ChangeableValue], form_values: Mapping[str, str], refusal: Refusal | None
 ) -> list[ChangeField]:
     """Return a form for each value; that of a refused change has the text and the error."""
@@ -199,7 +203,7 @@ def change_fields(
         error = refusal if sent and isinstance(refusal, InvalidInput) else None
         text = calls = ""
         if sent:
-            text, calls = form_text(form_values, "value"), form_text(form_values, "calls")
+            text, calls = read_text(form_values, "value"), read_text(form_values, "calls")
         elif value.change.kind == "message":
             text = str(value.value)
         elif value.change.kind == "reply":

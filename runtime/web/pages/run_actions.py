@@ -17,26 +17,26 @@ from django.shortcuts import redirect, render
 
 from runtime import errors
 from runtime.control import interventions, transfer
-from runtime.control.user_actions import readable
+from runtime.control.user_actions import require_readable_run
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.errors import NewerSchema
 from runtime.core.values.limits import MAX_MESSAGE, MAX_REASON
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.reads import run_rows, suspects
-from runtime.reads.entries import RemovedEntry, removed_entries
+from runtime.reads.entries import RemovedEntry, list_removed_entries
 from runtime.reads.run_rows import RunDetail
 from runtime.reads.transcript import read_transcript
 from runtime.web import requests
 from runtime.web.pages.run import with_archive
-from runtime.web.requests import actor_of, admins, form_text, users
+from runtime.web.requests import admins, read_actor, read_text, users
 
 Refusal = errors.RequestError | errors.Tampered | errors.KeyMissing | NewerSchema
 Context = dict[str, Any]
 ENTRIES = 50  # on one page
 
 
-def answer(
+def answer_form(
     request: HttpRequest,
     run: UUID,
     template: str,
@@ -45,19 +45,19 @@ def answer(
     context: Callable[[Actor, RunDetail, Refusal | None], Context],
 ) -> HttpResponse:
     """Show the form, or perform its action and redirect to the run that `act` returns."""
-    actor, refusal = actor_of(request), None
+    actor, refusal = read_actor(request), None
     if request.method == "POST":
         try:
             return redirect("run", run=act(actor))
         except (errors.RequestError, errors.Tampered, errors.KeyMissing, NewerSchema) as exc:
             refusal = exc
-    detail = readable(run, actor)
+    detail = require_readable_run(run, actor)
     page = {
         "run": detail,
         "section": "runs",
         "reason": ""
         if isinstance(refusal, errors.Forbidden)
-        else form_text(request.POST, "reason"),
+        else read_text(request.POST, "reason"),
         "max_reason": MAX_REASON,
         "field": refusal if isinstance(refusal, errors.InvalidInput) else None,
         # the stored data that does not verify
@@ -73,9 +73,9 @@ def answer(
 @users.form
 def cancel(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show the consequences of cancelling and the form; cancel the run on POST."""
-    reason = form_text(request.POST, "reason")
+    reason = read_text(request.POST, "reason")
     act = partial(_cancel, run, reason)
-    return answer(request, run, "runs/cancel.html", act=act, context=_cancel_context)
+    return answer_form(request, run, "runs/cancel.html", act=act, context=_cancel_context)
 
 
 def _cancel(run: UUID, reason: str, actor: Actor) -> UUID:
@@ -93,7 +93,7 @@ def _cancel_context(actor: Actor, detail: RunDetail, refusal: Refusal | None) ->
     return {
         "transcript": transcript,
         "traces": [call for call in transcript.calls() if call.has_side_effects],
-        "may_cancel": wiring.access().may_cancel(actor, detail.requester),
+        "may_cancel": wiring.resolve_access().may_cancel(actor, detail.requester),
         "cancel_requested": not detail.ended and run_rows.is_cancel_requested(detail.id),
         "late": isinstance(refusal, errors.RunEnded),
     }
@@ -102,8 +102,8 @@ def _cancel_context(actor: Actor, detail: RunDetail, refusal: Refusal | None) ->
 @users.form
 def message(request: HttpRequest, run: UUID) -> HttpResponse:
     """Send a message to the agent. A refused message is shown again with the reason."""
-    text, cuts = form_text(request.POST, "text"), bool(request.POST.get("cut_reply"))
-    return answer(
+    text, cuts = read_text(request.POST, "text"), bool(request.POST.get("cut_reply"))
+    return answer_form(
         request,
         run,
         "runs/message.html",
@@ -126,7 +126,7 @@ def _message_context(
         case errors.RunEnded():
             late = refusal.run_status
     return {
-        "may_write": wiring.access().may_control(actor, detail.requester),
+        "may_write": wiring.resolve_access().may_control(actor, detail.requester),
         "late": late,
         "text": text,
         "cuts": cuts,
@@ -145,13 +145,13 @@ def pause(request: HttpRequest, run: UUID) -> HttpResponse:
 def resume(request: HttpRequest, run: UUID) -> HttpResponse:
     """Resume the run."""
     return _change_pace(
-        request, run, partial(interventions.resume, reason=form_text(request.POST, "reason"))
+        request, run, partial(interventions.resume, reason=read_text(request.POST, "reason"))
     )
 
 
 def _change_pace(request: HttpRequest, run: UUID, act: Callable[..., object]) -> HttpResponse:
     try:
-        act(run=run, actor=actor_of(request))
+        act(run=run, actor=read_actor(request))
     except errors.InvalidInput as exc:
         messages.error(request, f"Nothing was changed: the {exc.field} {exc.detail}.")
     except errors.RunEnded as exc:
@@ -172,7 +172,7 @@ class _ActForm:
     words: Mapping[str, str]
 
 
-def _effects(run: UUID) -> Context:
+def _build_effects_context(run: UUID) -> Context:
     transcript = read_transcript(run)
     calls = [call for call in transcript.calls() if call.has_side_effects]
     return {"traces": calls, "unreadable": transcript.unreadable}
@@ -187,8 +187,8 @@ _RETRY = _ActForm(
     template="runs/retry.html",
     act=interventions.retry,
     fits=lambda run: _is_here(run, RunStatus.FAILED),
-    may=lambda actor, run: wiring.access().may_control(actor, run.requester),
-    shows=_effects,
+    may=lambda actor, run: wiring.resolve_access().may_control(actor, run.requester),
+    shows=_build_effects_context,
     words={
         "verb": "Try",
         "ending": "again",
@@ -206,7 +206,7 @@ _RELEASE = _ActForm(
     template="runs/retry.html",
     act=interventions.release,
     fits=lambda run: _is_here(run, RunStatus.QUARANTINED),
-    shows=lambda run: {"crashes": suspects.crashes(run)},
+    shows=lambda run: {"crashes": suspects.list_crashes(run)},
     words={
         "verb": "Release",
         "ending": "from quarantine",
@@ -261,12 +261,12 @@ _LIFT = _ActForm(
 )
 
 
-def _page_of(form: _ActForm) -> Callable[[HttpRequest, UUID], HttpResponse]:
+def _make_page(form: _ActForm) -> Callable[[HttpRequest, UUID], HttpResponse]:
     """Make the page that shows the form, and performs its action on POST."""
 
     def page(request: HttpRequest, run: UUID) -> HttpResponse:
-        reason = form_text(request.POST, "reason")
-        return answer(
+        reason = read_text(request.POST, "reason")
+        return answer_form(
             request,
             run,
             form.template,
@@ -282,24 +282,24 @@ def _page_of(form: _ActForm) -> Callable[[HttpRequest, UUID], HttpResponse]:
     return page
 
 
-retry = users.form(_page_of(_RETRY))
-release = admins.form(_page_of(_RELEASE))
-restore = admins.form(_page_of(_RESTORE))
-hold = admins.form(_page_of(_HOLD))
-lift_hold = admins.form(_page_of(_LIFT))
+retry = users.form(_make_page(_RETRY))
+release = admins.form(_make_page(_RELEASE))
+restore = admins.form(_make_page(_RESTORE))
+hold = admins.form(_make_page(_HOLD))
+lift_hold = admins.form(_make_page(_LIFT))
 
 
-@admins.page
-def removed(request: HttpRequest, run: UUID) -> HttpResponse:
+@admins.guard_page
+def show_removed_entries(request: HttpRequest, run: UUID) -> HttpResponse:
     """List the entries that were moved to the archive while the run was live."""
-    detail, problem = with_archive(readable(run, actor_of(request)))
-    number, total = requests.page_number(request), detail.history_begins - 1
+    detail, problem = with_archive(require_readable_run(run, read_actor(request)))
+    number, total = requests.read_page_number(request), detail.history_begins - 1
     after = (number - 1) * ENTRIES
     if after >= max(1, total):
         raise Http404
     items: tuple[RemovedEntry, ...] = ()
     try:
-        items = removed_entries(detail, after=after, limit=ENTRIES)
+        items = list_removed_entries(detail, after=after, limit=ENTRIES)
     except (errors.Tampered, errors.KeyMissing) as exc:
         problem = problem or str(exc)
     last = min(after + ENTRIES, total)

@@ -37,7 +37,7 @@ from runtime.reads import run_rows as run_queries
 from runtime.reads.filters import FILTERS, MAX_SEARCH
 from runtime.reads.run_rows import Page, RunLine
 from runtime.web import downloads, requests
-from runtime.web.requests import actor_of, form_text, render_live, users
+from runtime.web.requests import read_actor, read_text, render_live, users
 
 TABS = (
     ("", "All"),
@@ -104,32 +104,32 @@ class BatchResult:
     refusals: tuple[tuple[str, int], ...]
 
 
-@users.page
-def runs(request: HttpRequest) -> HttpResponse:
+@users.guard_page
+def show_runs(request: HttpRequest) -> HttpResponse:
     """List the runs that the actor may read, filtered by tab, status, search and day of the start."""
-    actor, access = actor_of(request), wiring.access()
-    readable, problem = access.readable_runs(actor), None
-    is_admin = access.reads_continuations(actor)
+    actor, access = read_actor(request), wiring.resolve_access()
+    readable, problem = access.select_readable_runs(actor), None
+    is_admin = access.may_read_continuations(actor)
     filter_values = read_filters(request)
     try:
-        search = requests.search(request)
-        matching = condition(readable, filter_values, search)
+        search = requests.read_search_text(request)
+        matching = build_condition(readable, filter_values, search)
     except InvalidInput as exc:
         problem, search, matching = exc, request.GET.get("q", ""), Q(pk__in=[])
     query = {**filter_values, "q": search} if search and not problem else filter_values
-    page = run_queries.runs_page(
+    page = run_queries.read_runs_page(
         matching,
-        cursor=requests.cursor(request),
+        cursor=requests.read_cursor(request),
         oldest=filter_values.get("order") == OLDEST,
     )
     context = {
         "section": "runs",
         "page": page,
-        "rows": _rows(page, actor),
-        "terms": _terms(page.items),
+        "rows": _build_rows(page, actor),
+        "terms": _suggest_terms(page.items),
         "zone": timezone.get_current_timezone_name(),
         "first_page": "cursor" not in request.GET,
-        "tabs": [_tab(name, label, filter_values, search) for name, label in TABS],
+        "tabs": [_build_tab(name, label, filter_values, search) for name, label in TABS],
         "status": filter_values.get("status", ""),
         "search": search,
         "mine": search == f"by:{actor.person}",
@@ -144,12 +144,12 @@ def runs(request: HttpRequest) -> HttpResponse:
         "keep": f"{urlencode(query)}&" if query else "",
         "source": request.get_full_path(),
         "is_admin": is_admin,
-        "alarms": run_queries.quarantined(readable) if is_admin else 0,
+        "alarms": run_queries.count_quarantined(readable) if is_admin else 0,
     }
     return render_live(request, "runs/runs.html", context, 422 if problem else 200, "list")
 
 
-@users.page
+@users.guard_page
 def compare_chosen(request: HttpRequest) -> HttpResponse:
     """Redirect to the comparison of the two rows that were ticked, the older run first."""
     try:
@@ -166,13 +166,17 @@ def compare_chosen(request: HttpRequest) -> HttpResponse:
 @login_required
 def download(request: HttpRequest) -> downloads.Answer:
     """Stream all runs that match, and log who exports what."""
-    actor = actor_of(request)
+    actor = read_actor(request)
     try:
-        filter_values, search = read_filters(request), requests.search(request)
-        condition(wiring.access().readable_runs(actor), filter_values, search)  # is it valid?
+        filter_values, search = read_filters(request), requests.read_search_text(request)
+        build_condition(
+            wiring.resolve_access().select_readable_runs(actor), filter_values, search
+        )  # is it valid?
     except InvalidInput as exc:
         return downloads.refuse(exc)
-    lines = downloads.start(_lines(actor, filter_values, search, timezone.get_current_timezone()))
+    lines = downloads.start(
+        _yield_lines(actor, filter_values, search, timezone.get_current_timezone())
+    )
     if lines is not None:
         filters = {**filter_values, **({"words": search} if search else {})}
         _log.info("%s exports the list of runs: %s", actor.person, json.dumps(filters))
@@ -182,7 +186,7 @@ def download(request: HttpRequest) -> downloads.Answer:
 @users.form
 def run_batch(request: HttpRequest, name: str) -> HttpResponse:
     """Show the runs of the filtered list on which the act would be done, and the form; do it on POST."""
-    act, actor, problem = ACTS[name], actor_of(request), None
+    act, actor, problem = ACTS[name], read_actor(request), None
     context: dict[str, Any] = {
         "section": "runs",
         "act": act,
@@ -192,12 +196,12 @@ def run_batch(request: HttpRequest, name: str) -> HttpResponse:
     if request.method == "POST":
         try:
             ids = _read_ids(request.POST.get("runs", ""))
-            reason = validate_reason(form_text(request.POST, "reason"), "is required")
+            reason = validate_reason(read_text(request.POST, "reason"), "is required")
             context["result"] = _act(act, ids, reason, actor)
             return render(request, "runs/batch.html", context)
         except InvalidInput as exc:
             problem = exc
-    page, back = _matching(request, act, actor)
+    page, back = _select_matching_runs(request, act, actor)
     context |= {
         "page": page,
         "named": page.items[:NAMED],
@@ -206,7 +210,7 @@ def run_batch(request: HttpRequest, name: str) -> HttpResponse:
         "ids": ",".join(str(run.id) for run in page.items),
         "back": back,
         "problem": problem,
-        "reason": form_text(request.POST, "reason"),
+        "reason": read_text(request.POST, "reason"),
     }
     return render(request, "runs/batch.html", context, status=422 if problem else 200)
 
@@ -214,33 +218,33 @@ def run_batch(request: HttpRequest, name: str) -> HttpResponse:
 def read_filters(request: HttpRequest) -> dict[str, str]:
     """Return the filters of the address beside the search."""
     texts = {
-        "tab": requests.choice(request, "tab", tuple(filters.TABS)),
-        "status": requests.choice(request, "status", tuple(RunStatus)),
+        "tab": requests.read_choice(request, "tab", tuple(filters.TABS)),
+        "status": requests.read_choice(request, "status", tuple(RunStatus)),
         "from": request.GET.get("from", ""),
         "to": request.GET.get("to", ""),
-        "order": requests.choice(request, "order", (OLDEST,)),
+        "order": requests.read_choice(request, "order", (OLDEST,)),
     }
     return {name: text for name, text in texts.items() if text}
 
 
-def condition(readable: Q, filter_values: dict[str, str], search: str) -> Q:
+def build_condition(readable: Q, filter_values: dict[str, str], search: str) -> Q:
     """Return the condition for these filters and a search. Raise InvalidInput naming the field."""
-    until = _day("to", filter_values, after=1)
+    until = _read_day("to", filter_values, after=1)
     return filters.filter_runs(
         readable,
         tab=filter_values.get("tab", ""),
         status=filter_values.get("status", ""),
         search=search,
-        since=_day("from", filter_values),
+        since=_read_day("from", filter_values),
         until=until,
     )
 
 
-def _rows(page: Page[RunLine], actor: Actor) -> list[tuple[RunLine, int, bool]]:
+def _build_rows(page: Page[RunLine], actor: Actor) -> list[tuple[RunLine, int, bool]]:
     """Return each run, the number of calls that failed although it finished, and whether the actor may retry it."""
     finished = [run.id for run in page.items if run.status == RunStatus.COMPLETED]
-    calls = outcomes.failed_calls(finished)
-    access = wiring.access()
+    calls = outcomes.count_failed_calls(finished)
+    access = wiring.resolve_access()
     failed = [run for run in page.items if run.status == RunStatus.FAILED]
     requesters = {run.requester for run in failed}
     # The rights are read only if they matter.
@@ -257,7 +261,7 @@ def _rows(page: Page[RunLine], actor: Actor) -> list[tuple[RunLine, int, bool]]:
     ]
 
 
-def _terms(items: Sequence[RunLine]) -> list[str]:
+def _suggest_terms(items: Sequence[RunLine]) -> list[str]:
     """Return the filters that make sense for these rows, to be suggested."""
     texts_by_term = {
         "agent": {run.agent for run in items},
@@ -271,7 +275,7 @@ def _terms(items: Sequence[RunLine]) -> list[str]:
     ]
 
 
-def _tab(name: str, label: str, filter_values: dict[str, str], search: str) -> dict[str, Any]:
+def _build_tab(name: str, label: str, filter_values: dict[str, str], search: str) -> dict[str, Any]:
     """Return a tab, its address with the other filters, and whether it is the current one."""
     remaining = {key: text for key, text in filter_values.items() if key not in ("tab", "status")}
     query = urlencode({key: text for key, text in (("tab", name), *remaining.items()) if text})
@@ -281,7 +285,7 @@ def _tab(name: str, label: str, filter_values: dict[str, str], search: str) -> d
     return {"label": label, "query": f"?{query}", "here": here}
 
 
-def _day(name: str, filter_values: dict[str, str], *, after: int = 0) -> datetime | None:
+def _read_day(name: str, filter_values: dict[str, str], *, after: int = 0) -> datetime | None:
     """Return the start of a day, or of the one `after` it, in the reader's zone. Raise InvalidInput."""
     if name not in filter_values:
         return None
@@ -295,14 +299,18 @@ def _day(name: str, filter_values: dict[str, str], *, after: int = 0) -> datetim
         raise InvalidInput(name, "must be a day such as 2026-11-24") from exc
 
 
-def _lines(actor: Actor, filter_values: dict[str, str], search: str, zone: tzinfo) -> Iterator[str]:
-    yield downloads.row(COLUMNS)
+def _yield_lines(
+    actor: Actor, filter_values: dict[str, str], search: str, zone: tzinfo
+) -> Iterator[str]:
+    yield downloads.format_row(COLUMNS)
     cursor: UUID | None = None
     while True:
         # The rights are read for each page: a person who loses them while it runs gets no further rows.
         with timezone.override(zone):  # that of the request, which is over
-            matching = condition(wiring.access().readable_runs(actor), filter_values, search)
-        page = run_queries.runs_page(
+            matching = build_condition(
+                wiring.resolve_access().select_readable_runs(actor), filter_values, search
+            )
+        page = run_queries.read_runs_page(
             matching,
             limit=DOWNLOADED_ROWS,
             cursor=cursor,
@@ -310,13 +318,15 @@ def _lines(actor: Actor, filter_values: dict[str, str], search: str, zone: tzinf
         )
         if page.items:
             used = run_figures.read_runs_usage([run.id for run in page.items])
-            yield "".join(downloads.row(_values(run, used.get(run.id))) for run in page.items)
+            yield "".join(
+                downloads.format_row(_build_cells(run, used.get(run.id))) for run in page.items
+            )
         if page.next is None:
             return
         cursor = UUID(page.next)
 
 
-def _values(run: RunLine, used: run_figures.UsageTotals | None) -> tuple[Any, ...]:
+def _build_cells(run: RunLine, used: run_figures.UsageTotals | None) -> tuple[Any, ...]:
     """Return the cells of a run; those of its usage are empty until the sweeper has counted it."""
     counts = (used.cost, used.input_tokens, used.output_tokens) if used else (None, None, None)
     return (
@@ -335,22 +345,24 @@ def _values(run: RunLine, used: run_figures.UsageTotals | None) -> tuple[Any, ..
     )
 
 
-def _matching(request: HttpRequest, act: BatchAct, actor: Actor) -> tuple[Page[RunLine], str]:
+def _select_matching_runs(
+    request: HttpRequest, act: BatchAct, actor: Actor
+) -> tuple[Page[RunLine], str]:
     """Return the first MAX_RUNS runs of the list in the address that the act fits, and the address of the list.
 
     Without a right to the act on runs of other people, only the actor's own are listed.
     """
-    filters, access = read_filters(request), wiring.access()
-    readable = access.readable_runs(actor)
+    filters, access = read_filters(request), wiring.resolve_access()
+    readable = access.select_readable_runs(actor)
     if not act.may(access, actor, ""):
         readable &= Q(requester=actor.person)
     try:
-        search = requests.search(request)
-        matching = condition(readable, filters, search)
+        search = requests.read_search_text(request)
+        matching = build_condition(readable, filters, search)
     except InvalidInput:
         search, matching = "", Q(pk__in=[])
     query = {**filters, "q": search} if search else filters
-    page = run_queries.runs_page(matching & act.fits, limit=MAX_RUNS)
+    page = run_queries.read_runs_page(matching & act.fits, limit=MAX_RUNS)
     return page, urlencode(query)
 
 

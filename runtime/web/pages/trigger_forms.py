@@ -159,7 +159,7 @@ class ScheduleForm(TriggerForm):
         """Add a field for each property of the input, in place of one for all of it."""
         value = definition.input if definition is not None else None
         args = value if isinstance(value, dict) else {}
-        self.input_fields = tuple(map(_as_text, schema_form.fields(self.schema, args)))
+        self.input_fields = tuple(map(_as_text, schema_form.build_fields(self.schema, args)))
         if self.input_fields or self.schema.get("type") == "object":
             del self.fields["input"]
 
@@ -346,7 +346,7 @@ class EventForm(TriggerForm):
 
     def suggest(self) -> dict[str, str]:
         """Return the texts of a new trigger, with a field of the event for each field of the input."""
-        names = [part.name for part in json_schema.parts(self.schema)]
+        names = [part.name for part in json_schema.list_properties(self.schema)]
         sample = {"id": "hire-1", "source": "", "data": dict.fromkeys(names, "…")}
         return {
             "debounce": "0",

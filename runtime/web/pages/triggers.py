@@ -16,29 +16,29 @@ from runtime.ports import wiring
 from runtime.store.tables.trigger_rows import TriggerKind
 from runtime.triggers import changes, listing, trials, webhooks
 from runtime.web.pages import trigger_forms
-from runtime.web.requests import Audience, actor_of, form_number, read_number, redirect_with
+from runtime.web.requests import Audience, read_actor, read_form_number, read_number, redirect_with
 from runtime.web.schema_form import as_typed
 
 # Only people who may start runs have schedules and triggers.
-starters = Audience(lambda actor: wiring.access().require(actor, changes.SCOPE))
+starters = Audience(lambda actor: wiring.resolve_access().require(actor, changes.SCOPE))
 
 CHANGES: Mapping[str, tuple[Callable[..., object], str]] = {
     "pause": (changes.pause, "It is paused."),
     "resume": (changes.resume, "It is resumed."),
-    "end": (changes.end, "It has ended."),
+    "end": (changes.end_trigger, "It has ended."),
 }
 
 
-@starters.page
-def list_page(request: HttpRequest, kind: TriggerKind) -> HttpResponse:
+@starters.guard_page
+def show_list(request: HttpRequest, kind: TriggerKind) -> HttpResponse:
     """List the schedules or triggers that this person may read."""
-    rows, cut = listing.read_list(kind, actor_of(request))
+    rows, cut = listing.read_list(kind, read_actor(request))
     context = {"section": f"{kind.noun}s", "noun": kind.noun, "triggers": rows, "cut": cut}
     return render(request, "triggers/list.html", context)
 
 
-@starters.page
-def trigger_page(request: HttpRequest, kind: TriggerKind, id: UUID) -> HttpResponse:
+@starters.guard_page
+def show_trigger(request: HttpRequest, kind: TriggerKind, id: UUID) -> HttpResponse:
     """Show one schedule or trigger."""
     return show(request, kind, id)
 
@@ -89,21 +89,23 @@ def remove_webhook(request: HttpRequest, id: UUID) -> HttpResponse:
 
 
 @starters.form
-def new(request: HttpRequest, kind: TriggerKind) -> HttpResponse:
+def create_trigger(request: HttpRequest, kind: TriggerKind) -> HttpResponse:
     """Choose an agent, then fill in, try or send the form."""
     agent = request.POST.get("agent") or request.GET.get("agent") or ""
-    schema = listing.input_schema(agent)
+    schema = listing.find_input_schema(agent)
     if schema is None:
         context = {
             "section": f"{kind.noun}s",
             "noun": kind.noun,
-            "agents": [*filter(external_call.is_started_by_people, wiring.catalogue().names())],
-            "called": wiring.catalogue().called(),
+            "agents": [
+                *filter(external_call.is_started_by_people, wiring.resolve_catalogue().list_names())
+            ],
+            "called": wiring.resolve_catalogue().list_called(),
             "unknown": agent,
         }
         return render(request, "triggers/agent.html", context, status=404 if agent else 200)
     if request.method != "POST":
-        return _form_page(request, kind, trigger_forms.FORMS[kind](agent, schema))
+        return _show_form(request, kind, trigger_forms.FORMS[kind](agent, schema))
     return _submit(request, kind, trigger_forms.FORMS[kind](agent, schema, request.POST))
 
 
@@ -111,12 +113,12 @@ def new(request: HttpRequest, kind: TriggerKind) -> HttpResponse:
 def change(request: HttpRequest, kind: TriggerKind, id: UUID) -> HttpResponse:
     """Show what a schedule or trigger says, try another definition, or change it."""
     try:
-        definition = listing.read_one(kind, id, actor_of(request)).definition
+        definition = listing.read_one(kind, id, read_actor(request)).definition
     except (Tampered, KeyMissing):
         return show(request, kind, id)
-    schema = listing.input_schema(definition.agent) or {}
+    schema = listing.find_input_schema(definition.agent) or {}
     if request.method != "POST":
-        return _form_page(
+        return _show_form(
             request,
             kind,
             trigger_forms.FORMS[kind](definition.agent, schema, definition=definition),
@@ -137,7 +139,7 @@ def show(
     unverified, view = "", None
     before = read_number(request.GET.get("before", ""), digits=18)
     try:
-        view = listing.read_one(kind, id, actor_of(request), before)
+        view = listing.read_one(kind, id, read_actor(request), before)
     except (Tampered, KeyMissing) as exc:
         unverified = listing.describe_problem(exc)
     context: dict[str, Any] = {
@@ -172,7 +174,7 @@ def _act(
 ) -> HttpResponse:
     """Carry out an act and show the page with its message, or with the refusal, or with a new webhook."""
     try:
-        result = act(id=id, actor=actor_of(request))
+        result = act(id=id, actor=read_actor(request))
     except (NoSuchSchedule, NoSuchTrigger) as exc:
         raise Http404 from exc
     except RequestError as refused:
@@ -189,18 +191,18 @@ def _submit(
 ) -> HttpResponse:
     """Try, make or change what the form says; or show the form again, with each problem at its field."""
     if not form.is_valid():
-        return _form_page(request, kind, form, id, status=422)
-    actor = actor_of(request)
+        return _show_form(request, kind, form, id, status=422)
+    actor = read_actor(request)
     try:
         if isinstance(form, trigger_forms.ScheduleForm) and "try" in request.POST:
             form.next_times = trials.try_times(form.definition, actor)
-            return _form_page(request, kind, form, id)
+            return _show_form(request, kind, form, id)
         if kind is TriggerKind.EVENT and "try" in request.POST:
             sample = form.cleaned_data["sample"]
             form.trials = trials.try_definition(form.definition, actor, sample=sample, id=id)
-            return _form_page(request, kind, form, id)
+            return _show_form(request, kind, form, id)
         if id is None:
-            number = form_number(request)
+            number = read_form_number(request)
             return redirect(
                 kind.noun, changes.create(kind, sent=form.definition, actor=actor, form=number)
             )
@@ -210,11 +212,11 @@ def _submit(
     except RequestError as exc:
         form.mark(exc)
         form.refusal = None if form.errors else exc
-        return _form_page(request, kind, form, id, status=exc.status)
+        return _show_form(request, kind, form, id, status=exc.status)
     return redirect(kind.noun, id)
 
 
-def _form_page(
+def _show_form(
     request: HttpRequest,
     kind: TriggerKind,
     form: trigger_forms.TriggerForm,
@@ -226,7 +228,7 @@ def _form_page(
         "section": f"{kind.noun}s",
         "noun": kind.noun,
         "id": id,
-        "number": form_number(request),
+        "number": read_form_number(request),
         "form": form,
     }
     return render(request, "triggers/form.html", context, status=status)

@@ -30,10 +30,10 @@ from agents.llm.providers import (
     Outages,
     choose_models,
     complete_usage,
-    lacking,
+    list_lacking_settings,
     require_models,
 )
-from agents.llm.replies import from_provider
+from agents.llm.replies import convert_provider_reply
 from agents.sdk import Budget, tool
 from agents.sdk.scripts import call, say, script, together
 from agents.sdk.spec import AgentSpec
@@ -247,7 +247,7 @@ def test_a_worker_requires_the_keys_of_its_agents_models(settings: Settings) -> 
     ],
 )
 def test_an_agent_without_a_model_to_ask_is_found(models: tuple[str, ...], told: str) -> None:
-    (lack,) = lacking(registry_of(_agent(None, models)))
+    (lack,) = list_lacking_settings(registry_of(_agent(None, models)))
     assert lack.startswith("agent asker: ")
     assert told in lack
 
@@ -293,7 +293,7 @@ def cost(model: str, *, given: int, said: int = 0, cached: int = 0) -> int | Non
         model_name=model,
         provider_name="openai",
     )
-    return from_provider(counter, reply).cost
+    return convert_provider_reply(counter, reply).cost
 
 
 def test_an_agents_budget_and_current_rates_are_frozen(settings: Settings) -> None:
@@ -302,7 +302,7 @@ def test_an_agents_budget_and_current_rates_are_frozen(settings: Settings) -> No
     assert facts.budget == budgets.BudgetLimits(turns=5, micros=1_500_000, seconds=60)
     assert handler.agent("other").budget is None
     assert facts.rates == Rates(input=0, output=0)  # a script costs nothing
-    assert from_provider(counter, say("done"), model=counter.model_name).cost == 0
+    assert convert_provider_reply(counter, say("done"), model=counter.model_name).cost == 0
     settings.SIGNOFF_MODEL = "openai:gpt-4o"
     assert handler.agent("counter").rates == DEAREST
 
@@ -317,9 +317,9 @@ def test_a_providers_price_comes_from_the_bundled_list(settings: Settings) -> No
 
 def test_the_dearest_of_several_models_counts(settings: Settings) -> None:
     settings.SIGNOFF_MODEL = "openai:gpt-4o-mini,openai:gpt-4o"
-    assert providers.rates_of(counter) == DEAREST
+    assert providers.find_rates(counter) == DEAREST
     settings.SIGNOFF_MODEL = "openai:gpt-4o,openai:our-own-llama"
-    assert providers.rates_of(counter) is None
+    assert providers.find_rates(counter) is None
 
 
 @pytest.mark.parametrize(
@@ -336,5 +336,5 @@ def test_an_implausible_count_is_priced_by_its_estimate(
     settings.SIGNOFF_MODEL = "openai:gpt-4o"
     parts = [TextPart(content="done")]
     reply = ModelResponse(parts=parts, usage=usage, model_name="gpt-4o", provider_name="openai")
-    answer = from_provider(counter, replace(reply, usage=complete_usage(reply, 2_000)))
+    answer = convert_provider_reply(counter, replace(reply, usage=complete_usage(reply, 2_000)))
     assert (answer.cost, answer.usage["estimated_tokens"]) == (5_000 + 10, 2_000)

@@ -25,8 +25,14 @@ from pydantic_ai.usage import RequestUsage
 
 from agents.llm import messages as conversations
 from agents.llm import replies
-from agents.llm.messages import KEPT, MIN_CACHED_MESSAGES, conversation_of, fit, to_provider
-from agents.llm.replies import _REPLIES, NO_TIME, from_provider, restore_replies, restore_reply
+from agents.llm.messages import KEPT, MIN_CACHED_MESSAGES, convert_messages, fit, to_provider
+from agents.llm.replies import (
+    _REPLIES,
+    NO_TIME,
+    convert_provider_reply,
+    restore_replies,
+    restore_reply,
+)
 from agents.sdk import tool
 from agents.sdk.scripts import call, say
 from agents.sdk.spec import AgentSpec
@@ -108,13 +114,13 @@ def test_a_reply_comes_back_as_the_provider_gave_it(parts: list[Any]) -> None:
         provider_response_id="r-1",
         finish_reason="stop",
     )
-    found = back(answer := from_provider(asker, given))
+    found = back(answer := convert_provider_reply(asker, given))
     message, calls = kept(answer)
     (filled,) = restore_replies([message], calls)
     (restored,) = _REPLIES.validate_python([{"timestamp": NO_TIME, **filled["reply"]}])
     same = replace(given, timestamp=found.timestamp, usage=replace(given.usage, input_tokens=0))
     assert _comparable(restored) == _comparable(found) == _comparable(same)
-    alone = back(from_provider(asker, ModelResponse(parts=parts)))  # not validated
+    alone = back(convert_provider_reply(asker, ModelResponse(parts=parts)))  # not validated
     assert _comparable(alone) == ModelResponse(parts=_comparable(same).parts, timestamp=NO_TIME)
 
 
@@ -131,24 +137,24 @@ def _comparable(response: ModelResponse) -> ModelResponse:
 
 @pytest.mark.parametrize("args", [ARGS, *WRITTEN], ids=["object", *"1234"])
 def test_arguments_and_texts_are_stored_once(args: Any) -> None:
-    answer = from_provider(asker, ModelResponse(parts=[TextPart("xyzzy"), called(args)]))
+    answer = convert_provider_reply(asker, ModelResponse(parts=[TextPart("xyzzy"), called(args)]))
     assert json.dumps(answer.reply).count("xyzzy") == 0
     assert (answer.text, [one.args for one in answer.calls]) == ("xyzzy", [ARGS])
 
 
 def test_nothing_empty_and_nothing_of_the_clients_own_is_stored() -> None:
-    assert from_provider(asker, say("Done.")).reply == {"parts": [{"part_kind": "text"}]}
-    answer = from_provider(asker, call("look_up", word="a"))
+    assert convert_provider_reply(asker, say("Done.")).reply == {"parts": [{"part_kind": "text"}]}
+    answer = convert_provider_reply(asker, call("look_up", word="a"))
     assert answer.reply == {"parts": [{"part_kind": "tool-call"}]}
     assert back(answer) == back(answer)  # the same message whenever it is read
     given = ModelResponse(parts=[TextPart("so")], model_name="m-2026")
-    assert from_provider(asker, given).reply["model_name"] == "m-2026"
-    assert "model_name" not in from_provider(asker, given, model=asker.model_name).reply
+    assert convert_provider_reply(asker, given).reply["model_name"] == "m-2026"
+    assert "model_name" not in convert_provider_reply(asker, given, model=asker.model_name).reply
 
 
 def test_calls_without_an_id_of_the_provider_get_one_that_stays() -> None:
     calls = [ToolCallPart(tool_name="look_up", args=ARGS) for _ in range(2)]
-    answer = from_provider(asker, ModelResponse(parts=calls))
+    answer = convert_provider_reply(asker, ModelResponse(parts=calls))
     found = [part.tool_call_id for part in back(answer).tool_calls]
     assert found == ["c1-0", "c1-1"]  # Anthropic takes no dot
 
@@ -175,7 +181,7 @@ def test_a_reply_with_a_field_of_another_type_is_not_read(
 
 
 def test_a_model_that_changes_arguments_and_results_changes_only_its_own() -> None:
-    message, (call_,) = kept(from_provider(asker, call("look_up", word=["a"])))
+    message, (call_,) = kept(convert_provider_reply(asker, call("look_up", word=["a"])))
     (part,) = restore_reply(message, {"c1.0": call_}).tool_calls
     assert isinstance(part.args, dict)
     part.args["word"].append("b")
@@ -234,7 +240,7 @@ def test_only_new_messages_are_translated(run: UUID, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(conversations, "to_provider", counted)
     whole = messages()
     for end in range(1, len(whole) + 1):
-        found: list[Any] = conversation_of(walker, run, "0", whole[:end])
+        found: list[Any] = convert_messages(walker, run, "0", whole[:end])
         assert parts(found) == parts(to_provider(walker, whole[:end]))
         found.append(found[0])  # the caller may change the list
     again, same = (to_provider(walker, whole) for _ in range(2))
@@ -244,14 +250,14 @@ def test_only_new_messages_are_translated(run: UUID, monkeypatch: pytest.MonkeyP
 
 def test_equal_messages_loaded_anew_are_not_translated_anew(run: UUID) -> None:
     calls = (Call(id="c1.0", tool="step", args={"n": 1}),)
-    before = conversation_of(walker, run, "0", messages()[:-2], calls=calls)
+    before = convert_messages(walker, run, "0", messages()[:-2], calls=calls)
     again = (replace(calls[0], state=CallState.RETURNED), Call(id="c2.0", tool="step", args={}))
-    after = conversation_of(walker, run, "0", messages(), calls=again)
+    after = convert_messages(walker, run, "0", messages(), calls=again)
     assert all(one is other for one, other in zip(before, after, strict=False))
     assert parts(after) == parts(to_provider(walker, messages()))
     changed = messages()
     changed[2]["results"][0]["content"] = "something else"
-    other = conversation_of(walker, run, "0", changed, calls=again)
+    other = convert_messages(walker, run, "0", changed, calls=again)
     assert parts(other) == parts(to_provider(walker, changed))
 
 
@@ -260,7 +266,7 @@ def test_a_reply_with_other_arguments_is_translated_anew(run: UUID) -> None:
         call = Call(id="c1.0", tool="step", args={"text": text})
         given = messages()
         given[1]["reply"]["parts"] = [{"part_kind": "tool-call"}]
-        return conversation_of(walker, run, "0", given, calls=(call,))[1].parts[0]
+        return convert_messages(walker, run, "0", given, calls=(call,))[1].parts[0]
 
     assert [told("a").args, told("b").args] == [{"text": "a"}, {"text": "b"}]
 
@@ -272,29 +278,29 @@ def test_other_instructions_are_told_from_the_beginning(run: UUID) -> None:
         (walker, "Run.", "Run."),
         (other, "", "Other."),
     ):
-        found: list[Any] = conversation_of(agent, run, "0", messages(), given)
+        found: list[Any] = convert_messages(agent, run, "0", messages(), given)
         assert {one.instructions for one in found if one.kind == "request"} == {said}
 
 
 def test_two_threads_share_no_conversation(run: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = messages()
-    conversation_of(walker, run, "0", whole[:-2])
+    convert_messages(walker, run, "0", whole[:-2])
     other: list[list[Any]] = []
 
     def interrupted(message: Any, calls: Any) -> Any:
         if not other:
             other.append([])
-            other[0] = conversation_of(walker, run, "0", whole)
+            other[0] = convert_messages(walker, run, "0", whole)
         return restore_reply(message, calls)
 
     monkeypatch.setattr(replies, "restore_reply", interrupted)
-    found = conversation_of(walker, run, "0", whole)
+    found = convert_messages(walker, run, "0", whole)
     assert parts(found) == parts(other[0]) == parts(to_provider(walker, whole))
 
 
 def test_no_more_conversations_are_kept_than_said() -> None:
     for _ in range(KEPT + 3):
-        conversation_of(walker, uuid4(), "0", messages())
+        convert_messages(walker, uuid4(), "0", messages())
     assert len(conversations._cache) == KEPT
 
 

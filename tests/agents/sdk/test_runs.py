@@ -14,8 +14,8 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 from pydantic_ai.messages import ModelResponse, TextPart
 from typing_extensions import TypedDict
 
-from agents.llm.messages import conversation_of, tools_of
-from agents.llm.replies import from_provider
+from agents.llm.messages import build_model_tools, convert_messages
+from agents.llm.replies import convert_provider_reply
 from agents.sdk import Compaction, Holds, ToolContext, tool
 from agents.sdk.spec import ToolSpec
 from agents.testing import Flow, Turn, answer, call, drive, say, together
@@ -329,14 +329,14 @@ def test_the_caller_of_an_agent_is_given_its_result_as_json() -> None:
 
 
 def test_a_result_that_people_write_after_goes_back_as_text() -> None:
-    reply = from_provider(quotes, answer(WHOLE))
+    reply = convert_provider_reply(quotes, answer(WHOLE))
     said = {"reply": reply.reply, "text": reply.text, "calls": [], "output": reply.output}
     messages = (
         {"role": "input", "content": X},
         {"role": "model", **said},
         {"role": "message", "by": "ada", "content": "And in dollars?"},
     )
-    back = conversation_of(quotes, uuid4(), "0", messages)[1]
+    back = convert_messages(quotes, uuid4(), "0", messages)[1]
     assert isinstance(back, ModelResponse)
     (part,) = back.parts
     assert isinstance(part, TextPart)
@@ -344,10 +344,10 @@ def test_a_result_that_people_write_after_goes_back_as_text() -> None:
 
 
 def test_a_model_must_call_a_tool_unless_it_sums_up() -> None:
-    asking, summing = tools_of(quotes), tools_of(quotes, summary=True)
+    asking, summing = build_model_tools(quotes), build_model_tools(quotes, summary=True)
     assert [one.name for one in asking.output_tools] == ["final_answer"]
     assert (asking.allow_text_output, summing.allow_text_output) == (False, True)
-    assert from_provider(quotes, say("So far."), summary=True).calls == ()
+    assert convert_provider_reply(quotes, say("So far."), summary=True).calls == ()
 
 
 def counts(turn: Turn) -> Any:

@@ -9,7 +9,7 @@ from pytest_django import Settings
 
 from agents.errors import DefinitionError
 from agents.llm import providers
-from agents.llm.replies import from_person
+from agents.llm.replies import convert_person_reply
 from agents.sdk import agent, tool
 from agents.sdk.scripts import EDITED, REPORTED, Reply, Turn, call, say, script
 from agents.sdk.spec import EACH
@@ -19,11 +19,11 @@ from runtime.core.documents.codec import decode_entry
 from runtime.core.run.continuation import GivenReply
 from runtime.core.run.events import FrameClosed, FrameOpened, ModelReplied, Proposal
 from runtime.core.values.ids import ROOT
-from runtime.core.values.json_values import size_of
+from runtime.core.values.json_values import measure_size
 from runtime.core.values.limits import MAX_ITEMS, MAX_REPLY
 from runtime.reads.journal import JournalLine, Remaining
 from runtime.reads.trace.fold import fold
-from runtime.reads.transcript import Transcript, transcript_of
+from runtime.reads.transcript import Transcript, build_transcript
 
 PAID: list[str] = []
 
@@ -70,7 +70,7 @@ def read(run: Any) -> Transcript:
         JournalLine(position=at, entry=decode_entry(text), mac="")
         for at, text in enumerate(run.journal, 1)
     ]
-    return transcript_of(fold(Remaining(run=UUID(run.run), lines=tuple(lines))))
+    return build_transcript(fold(Remaining(run=UUID(run.run), lines=tuple(lines))))
 
 
 def most_at_once(run: Any) -> int:
@@ -116,7 +116,7 @@ def test_long_errors_of_all_items_fit_together() -> None:
     run = drive(for_each(free, max_items=180, at_once=20), {"items": items})
     assert run.status == "completed"
     assert all(one["error"] for one in run.output["outcomes"])
-    assert size_of(run.output) < MAX_REPLY
+    assert measure_size(run.output) < MAX_REPLY
 
 
 def test_the_next_item_starts_when_one_has_its_outcome() -> None:
@@ -142,7 +142,7 @@ def test_the_longest_list_is_one_reply() -> None:
 
 def test_a_reply_that_a_person_gives_in_a_fork_has_the_same_limit() -> None:
     given = tuple(Proposal(tool="payer", args={"number": number}) for number in "abc")
-    assert from_person(each, GivenReply(by="eve", calls=given)).at_once == 2
+    assert convert_person_reply(each, GivenReply(by="eve", calls=given)).at_once == 2
 
 
 def test_an_item_that_fails_or_is_denied_loses_no_other() -> None:
@@ -189,7 +189,7 @@ def test_an_item_that_does_not_learn_ends_and_loses_no_other(
     told = read(run)
     assert told.is_of_item("0.c1.0")
     assert not told.is_of_item("0")
-    assert told.denied("pay") == frozenset()
+    assert told.list_denied_turns("pay") == frozenset()
 
 
 def test_a_crash_repeats_no_item() -> None:
@@ -219,7 +219,7 @@ def test_any_text_of_an_item_is_only_its_result(text: str) -> None:
     assert text.startswith(found["result"])
     assert found["cut"] == (found["result"] != text)
     assert results(run)[1:] == [str(n) for n in range(49)]
-    assert size_of(run.output) < MAX_RESULTS < MAX_REPLY
+    assert measure_size(run.output) < MAX_RESULTS < MAX_REPLY
 
 
 @pytest.mark.parametrize("items", [[], [{"number": ""}], [{"number": "1"}] * 101])

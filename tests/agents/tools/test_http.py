@@ -135,10 +135,10 @@ def test_an_answer_is_read_no_further_than_its_limits() -> None:
         yield b"x" * (MAX_BODY + 1)
         pytest.fail("the rest is not read")
 
-    assert http_client._answer(context(), Response(200, content=chunks()))["cut"]
+    assert http_client._build_answer(context(), Response(200, content=chunks()))["cut"]
     late = replace(context(), began=time.monotonic() - 100, deadline=99)
     with pytest.raises(TimeoutError):
-        http_client._answer(late, Response(200, content=iter([b"x"])))
+        http_client._build_answer(late, Response(200, content=iter([b"x"])))
 
 
 def test_a_write_carries_its_body_its_headers_and_its_key(site: Site) -> None:

@@ -10,10 +10,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from mcp import types
 
-from agents.catalogue.versions import changes
+from agents.catalogue.versions import list_changes
 from agents.credentials import Environment
 from agents.errors import DefinitionError
-from agents.llm.messages import tools_of
+from agents.llm.messages import build_model_tools
 from agents.sdk.spec import PIN, ToolSpec
 from agents.tools.mcp import mcp_tools
 from agents.tools.mcp_client import KEY, MAX_ANSWER, list_definitions
@@ -125,7 +125,9 @@ def test_accepting_another_description_asks_about_the_version_and_about_each_app
     before = spec_of(tools=tools(system, accept(system, tmp_path / "tickets.json")))
     system.describe("Create-Ticket", "Create a ticket, and tell its reporter")
     after = spec_of(tools=tools(system, accept(system, tmp_path / "tickets.json")))
-    asking = {change.part for change in changes(before.definition, after.definition) if change.asks}
+    asking = {
+        change.part for change in list_changes(before.definition, after.definition) if change.asks
+    }
     assert asking == {"tool create_ticket: schema"}
     assert not is_compatible(before.tools[0].schema, after.tools[0].schema)
     elsewhere = mcp_tools(
@@ -136,7 +138,7 @@ def test_accepting_another_description_asks_about_the_version_and_about_each_app
 
 def test_a_model_is_given_the_schema_without_the_digest(system: Tickets, tmp_path: Path) -> None:
     specs = tools(system, accept(system, tmp_path / "tickets.json"))
-    [function, *_] = tools_of(spec_of(tools=specs)).function_tools
+    [function, *_] = build_model_tools(spec_of(tools=specs)).function_tools
     assert function.parameters_json_schema == SCHEMA
     assert specs[0].schema == {**SCHEMA, PIN: specs[0].schema[PIN]}
 

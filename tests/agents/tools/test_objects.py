@@ -15,13 +15,13 @@ from agents.testing import drive
 from agents.tools import objects
 from agents.tools.objects import MAX_TEXT, OWN, read_object, write_object
 from runtime.ports.objects import ObjectStore
-from runtime.store.object_stores.stores import store_at
+from runtime.store.object_stores.stores import open_store
 from tests.agents.conftest import context
 from tests.support.object_stores import BOTH, Breakable
 from tests.support.threads import together
 
 KEY = "2026/q1.txt"
-A, B = objects._digest(b"a"), objects._digest(b"b")
+A, B = objects._compute_digest(b"a"), objects._compute_digest(b"b")
 
 
 class Nothing(BaseModel):
@@ -116,7 +116,7 @@ def test_of_writers_at_once_one_succeeds(object_store: Breakable) -> None:
     together([one(f"text {n}") for n in range(6)])
     (winner,) = done
     assert all("another writer" in one or "exists" in one for one in refused)
-    assert winner["digest"] == objects._digest(object_store.get(f"{OWN}/reports/{KEY}"))
+    assert winner["digest"] == objects._compute_digest(object_store.get(f"{OWN}/reports/{KEY}"))
 
 
 def test_another_attempt_that_was_faster_has_written_it(
@@ -161,7 +161,7 @@ def test_a_store_of_others_needs_no_mark(
     assert reads(context(), key="x")["exists"] is False
     writes(context(), key="x", text="a", expected=None)
     assert reads(context(), key="x")["text"] == "a"
-    others: ObjectStore = store_at(address, marked=False)
+    others: ObjectStore = open_store(address, marked=False)
     others.put("in/large", b"x" * (MAX_TEXT + 1))
     others.put("in/binary", b"\xff")
     for key, said in (("large", f"at most {MAX_TEXT} are read"), ("binary", "not a text in UTF-8")):

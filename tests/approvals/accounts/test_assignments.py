@@ -51,12 +51,12 @@ def given(name: str, *groups: Group, by: str | None) -> Actor:
 
 def confirm(name: str, what: str, by: str | None) -> None:
     key = User.objects.get(username=name).pk
-    row = assignments.latest(User.objects.filter(username=name))[key, what]
+    row = assignments.read_latest(User.objects.filter(username=name))[key, what]
     accounts.confirm(name, what, seq=row.seq, actor=by)
 
 
 def _groups(actor: Actor) -> frozenset[str]:
-    principal = principals.principal_of(actor)
+    principal = principals.find_principal(actor)
     assert principal is not None
     return principal.groups
 
@@ -67,10 +67,10 @@ def _is_admin(actor: Actor) -> bool:
 
 def refusal(approval: Approval, actor: Actor) -> str | None:
     """Return the code of the refusal, None if there is none, after checking that lists agree."""
-    principal = principals.principal_of(actor)
-    decidable = approval_rights.decidable_requests(principal)
+    principal = principals.find_principal(actor)
+    decidable = approval_rights.match_decidable_requests(principal)
     offered = Approval.objects.filter(decidable, pk=approval.pk).exists()
-    others = approval_rights.undecidable_requests(principal)
+    others = approval_rights.match_undecidable_requests(principal)
     assert Approval.objects.filter(others, pk=approval.pk).exists() is not offered
     try:
         seeds.decide(approval, actor)
@@ -169,12 +169,12 @@ def test_a_right_does_not_count_in_runs_its_giver_steered(admin: Actor, second: 
 def test_a_new_right_cooled_off_later(admin: Actor, settings: Settings) -> None:
     settings.SIGNOFF_COOLING_OFF_SECONDS = DAY
     dora = given("dora", Group.REVIEWERS, by="admin")
-    with pool.in_transaction() as connection:
+    with pool.join_transaction() as connection:
         query = f"SELECT {principals.CREDENTIALS}"
-        row = connection.execute(query, principals.parameters_of(dora)).fetchone()
+        row = connection.execute(query, principals.build_parameters(dora)).fetchone()
     assert row is not None
     for later, cooled in ((0, False), (DAY + 60, True)):
-        principal = principals.from_rights(dora, row[0], seeds.moment(later), past=True)
+        principal = principals.restore_principal(dora, row[0], seeds.moment(later), past=True)
         assert principal is not None
         assert (principal.cooling_until is None) is cooled
 
@@ -198,9 +198,9 @@ def test_a_membership_that_nobody_signed_makes_no_second_admin(admin: Actor) -> 
     eve = given("eve", by="admin")
     User.objects.get(username=eve.person).groups.add(GroupRow.objects.get(name=Group.ADMINS))
     author = SecondAdmin(author=admin.person)
-    assert (author.candidates(), author.may_be("eve")) == ([], False)
+    assert (author.list_candidates(), author.may_be("eve")) == ([], False)
     given("second", Group.ADMINS, by=None)
-    assert author.candidates() == ["second"]
+    assert author.list_candidates() == ["second"]
 
 
 def test_where_there_are_two_a_second_confirms_a_new_admin(admin: Actor, second: Actor) -> None:
@@ -285,9 +285,9 @@ def test_a_worker_carries_out_no_approval_of_who_gave_the_password(bea: Actor) -
     _made(None)
     approval = seeds.pending(requester="paul")
     seeds.decide(approval, bea)
-    row = assignments.password_of(User.objects.get(username="paul"))
+    row = assignments.find_password_row(User.objects.get(username="paul"))
     assert row is not None
-    for given_at, counts in ((clock.now(), True), (row.given_at, False)):
+    for given_at, counts in ((clock.read_time(), True), (row.given_at, False)):
         row.pk, row.seq, row.givers, row.given_at = None, row.seq + 1, ["bea"], given_at
         row.save(force_insert=True)
         with nullcontext() if counts else pytest.raises(ApprovalVoid, match="set the password of"):
@@ -300,7 +300,7 @@ def test_a_password_given_at_no_time_is_one_that_was_given(bea: Actor) -> None:
         cursor.execute("SET LOCAL session_replication_role = replica")  # no trigger refuses it
         cursor.execute("UPDATE approvals_assignment SET given_at = 'infinity'")
         cursor.execute("SET LOCAL session_replication_role = DEFAULT")
-    principal = principals.principal_of(bea)
+    principal = principals.find_principal(bea)
     assert principal is not None
     assert principal.can_be == {"paul"}
 
@@ -379,12 +379,12 @@ def test_a_changed_copy_is_worth_nothing(
     for name, value in {"id": None, "seq": 2, **change}.items():
         setattr(row, name, value)
     row.save()
-    assert not assignments.in_force(Assignment.objects.latest("id"))
+    assert not assignments.is_in_force(Assignment.objects.latest("id"))
 
 
 def test_a_right_stays_with_the_name_to_which_it_was_given(bea: Actor) -> None:
     people = User.objects.filter(username__in=("bea", "eve"))
-    rows = assignments.latest(people).values()
+    rows = assignments.read_latest(people).values()
     assert rows
     assert all(assignments.is_of(row, people.get()) for row in rows)
     people.update(username="eve")
@@ -433,7 +433,7 @@ def test_a_token_that_was_changed_opens_nothing(bea: Actor, change: dict[str, ob
         cursor.execute("SET LOCAL session_replication_role = replica")  # no trigger refuses it
     Token.objects.filter(pk=token.pk).update(**change)
     assert tokens.authenticate(plain) is None
-    assert principals.principal_of(actor) is None
+    assert principals.find_principal(actor) is None
 
 
 def test_rights_cost_the_same_beside_any_number_of_people(bea: Actor) -> None:

@@ -28,7 +28,7 @@ def limits(**changed: tuple[Any, ...]) -> list[ArgumentLimit]:
 
 
 def test_a_call_within_every_limit_matches() -> None:
-    assert matching.mismatch(limits(), ARGS) is None
+    assert matching.find_mismatch(limits(), ARGS) is None
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,17 @@ def test_a_call_within_every_limit_matches() -> None:
     ],
 )
 def test_another_call_does_not(changed: dict[str, Any], named: str) -> None:
-    assert str(matching.mismatch(limits(), {**ARGS, **changed})).startswith(named)
+    assert str(matching.find_mismatch(limits(), {**ARGS, **changed})).startswith(named)
 
 
 def test_an_argument_with_any_value_may_be_missing_or_anything() -> None:
     free = limits(tags=(LimitRule.ANY,))
-    assert matching.mismatch(free, {**ARGS, "tags": None}) is None
-    assert matching.mismatch(free, {name: ARGS[name] for name in ARGS if name != "tags"}) is None
-    assert matching.mismatch(free, {**ARGS, "tags": {"a": 1}}) == "tags.a has no limit"
-    assert matching.mismatch(free, ["not", "an", "object"])
+    assert matching.find_mismatch(free, {**ARGS, "tags": None}) is None
+    assert (
+        matching.find_mismatch(free, {name: ARGS[name] for name in ARGS if name != "tags"}) is None
+    )
+    assert matching.find_mismatch(free, {**ARGS, "tags": {"a": 1}}) == "tags.a has no limit"
+    assert matching.find_mismatch(free, ["not", "an", "object"])
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_an_argument_with_any_value_may_be_missing_or_anything() -> None:
 def test_values_that_make_no_limit_are_refused(
     rule: LimitRule, values: tuple[Any, ...], said: str | None
 ) -> None:
-    assert matching.problem(ArgumentLimit(path=("a",), rule=rule, values=values)) == said
+    assert matching.find_problem(ArgumentLimit(path=("a",), rule=rule, values=values)) == said
 
 
 JSON = st.recursive(
@@ -105,11 +107,11 @@ def test_limits_to_the_values_of_a_call_match_that_call_alone(
 ) -> None:
     exact = [
         ArgumentLimit(path=path, rule=LimitRule.EQUALS, values=(value,))
-        for path, value in matching.leaves(call).items()
+        for path, value in matching.collect_leaves(call).items()
     ]
-    assert matching.mismatch(exact, call) is None
-    assert (matching.mismatch(exact, other) is None) is (
-        matching.leaves(other) == matching.leaves(call)
+    assert matching.find_mismatch(exact, call) is None
+    assert (matching.find_mismatch(exact, other) is None) is (
+        matching.collect_leaves(other) == matching.collect_leaves(call)
     )
 
 
@@ -118,7 +120,7 @@ def test_a_number_is_within_two_others_as_in_arithmetic(low: int, value: int, hi
     ends = {LimitRule.AT_LEAST: (low,), LimitRule.AT_MOST: (high,), LimitRule.BETWEEN: (low, high)}
     for convert in (int, float, str):
         fits = {
-            rule: matching.mismatch(
+            rule: matching.find_mismatch(
                 [ArgumentLimit(path=("n",), rule=rule, values=tuple(map(convert, given)))],
                 {"n": convert(value) if convert is not float else value},
             )

@@ -81,7 +81,7 @@ def test_a_deputy_makes_none_in_the_place_of_another(request_: Approval) -> None
     """Else Cora and Bea would be one right: Cora by that of Bea, and Bea."""
     named = asked("rules: [{name: Bea and dan, people: [bea, dan]}]", risk=Risk.MEDIUM)
     allowance = proposed(named)
-    now = clock.now()
+    now = clock.read_time()
     absences.announce(deputy="cora", starts=now, ends=now + timedelta(days=1), actor=BEA)
     for act in (
         partial(proposed, named, by=CORA),
@@ -89,7 +89,7 @@ def test_a_deputy_makes_none_in_the_place_of_another(request_: Approval) -> None
     ):
         with pytest.raises(Forbidden, match="lets only other people decide"):
             act()
-    assert allowance_changes.source(named.id, actor=CORA)[1] is not None
+    assert allowance_changes.read_source(named.id, actor=CORA)[1] is not None
     assert not allowance_changes.read_with_uses(allowance, CORA)[0].may_confirm
     allowance_changes.confirm(allowance, actor=Actor(person="dan"))
 

@@ -24,7 +24,7 @@ from approvals.requests import snapshot, verification
 from approvals.signed import audit
 from runtime.control.verification import verify
 from runtime.core.run.events import AllowanceUse, GateDecided, ToolStarted
-from runtime.core.run.reducer import initial
+from runtime.core.run.reducer import make_initial_state
 from runtime.core.values.enums import Verdict
 from runtime.execution import worker
 from runtime.models import Run
@@ -74,13 +74,13 @@ def test_a_call_within_the_limits_is_passed_and_recorded(office: Office, first: 
     )
     assert (approval.allowance, approval.allowance_use) == (allowance, 1)
     assert ApprovalOutcome.objects.get(approval=approval).outcome == "done"
-    assert verification.fault(approval) is None
+    assert verification.find_fault(approval) is None
     assert audit.verify(run)
     entry = AuditEntry.objects.get(run=run, act="approved")
     assert "made by" in entry.detail
     assert str(allowance) in entry.detail
     with pool.pooled() as database:
-        entries = journal.history(database, run).entries
+        entries = journal.read_history(database, run).entries
         events = [one for _, entry in entries for one in entry.events]
     (decided,) = (one for one in events if isinstance(one, GateDecided))
     assert decided.allowance is not None
@@ -121,7 +121,7 @@ OTHERS = rule("name: Dan, people: [dan, bea]")
 
 def others_and_a_deputy(allowance: UUID, office: Office) -> None:
     """Cora may now decide only in the place of dan."""
-    now = clock.now()
+    now = clock.read_time()
     absences.announce(
         deputy="cora", starts=now, ends=now + timedelta(days=1), actor=Actor(person="dan")
     )
@@ -256,8 +256,8 @@ def _digest(approvals: list[Approval], **values: Any) -> None:
     """Change requests and their digests, which need no key."""
     _put(approvals, **values)
     for approval in approvals:
-        approval.action_digest = snapshot.action_digest(approval) or ""
-        approval.approval_digest = snapshot.approval_digest(approval)
+        approval.action_digest = snapshot.compute_action_digest(approval) or ""
+        approval.approval_digest = snapshot.compute_approval_digest(approval)
 
 
 FORGED: tuple[tuple[Callable[..., None], dict[str, Any], str], ...] = (
@@ -279,7 +279,7 @@ def test_a_request_cannot_be_passed_by_hand(office: Office, first: Approval) -> 
         with transaction.atomic():
             approval = Approval.objects.get(run=run)
             put([approval], **values)
-            assert why in (verification.fault(approval) or ""), values
+            assert why in (verification.find_fault(approval) or ""), values
             with pytest.raises(NotConfirmed, match=why):
                 allowance_uses.verify(approval, ())
             transaction.set_rollback(True)
@@ -353,7 +353,7 @@ def test_a_commit_whose_answer_is_lost_takes_one_use(
 ) -> None:
     reviewers("cora", "dan")
     allowance = in_force(office.request(office.start()), count=2)
-    lost, row = list[str](), pool.row
+    lost, row = list[str](), pool.fetch_row
 
     def answer(connection: Connection, statement: str, *given: Any, **more: Any) -> Any:
         found = row(connection, statement, *given, **more)
@@ -362,7 +362,7 @@ def test_a_commit_whose_answer_is_lost_takes_one_use(
             raise psycopg.OperationalError("the connection is lost")
         return found
 
-    monkeypatch.setattr(pool, "row", answer)
+    monkeypatch.setattr(pool, "fetch_row", answer)
     monkeypatch.setattr(worker, "RETRY_SECONDS", 0)
     run = office.start()
     assert lost
@@ -383,5 +383,5 @@ def test_a_step_with_a_use_is_written_before_no_message() -> None:
     for event in (decided, replace(decided, allowance=use)):
         records = Records()
         records.add(event)
-        parts = records.parts(initial(UUID(int=3)), initial(UUID(int=3)))
+        parts = records.parts(make_initial_state(UUID(int=3)), make_initial_state(UUID(int=3)))
         assert parts["first"] is (event.allowance is not None)

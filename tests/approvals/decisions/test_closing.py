@@ -111,7 +111,7 @@ def test_time_cannot_be_impersonated() -> None:
     doubt = seeds.in_doubt(expires_at=seeds.moment(-1))
     with pytest.raises(NotConfirmed, match="is pending"):
         seeds.verify_decision(timely, EXPIRY)
-    recorded = verification.expiry_decision(timely)
+    recorded = verification.build_expiry_decision(timely)
     Approval.objects.update(**{**expired(), "reason": recorded.reason})
     assert not seeds.verify_decision(timely, recorded)
     other = "differs from the recorded expiry"
@@ -134,7 +134,7 @@ def test_a_deadline_that_was_moved_with_its_digest_is_found_too(digested: bool, 
     for name, value in {**expired(), "expires_at": seeds.moment(-1)}.items():
         setattr(approval, name, value)
     if digested:
-        approval.approval_digest = snapshot.approval_digest(approval)
+        approval.approval_digest = snapshot.compute_approval_digest(approval)
     approval.save()
     with pytest.raises(NotConfirmed, match=why):
         seeds.verify_decision(approval, EXPIRY)
@@ -142,7 +142,7 @@ def test_a_deadline_that_was_moved_with_its_digest_is_found_too(digested: bool, 
 
 def test_the_clock_is_not_the_start_of_the_transaction() -> None:
     with transaction.atomic():
-        moments = [clock.now() for _ in range(3)]
+        moments = [clock.read_time() for _ in range(3)]
     assert moments[0] < moments[1] < moments[2]
     assert all(moment.utcoffset() == timedelta(0) for moment in moments)
 

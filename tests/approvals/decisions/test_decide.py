@@ -57,7 +57,7 @@ def test_a_decision_finds_its_request_and_run_by_id(
             plans.append(str(connection.execute(f"EXPLAIN {statement}", parameters).fetchall()))
 
     approval = seeds.pending()
-    around(monkeypatch, pool, "row", before=explain)
+    around(monkeypatch, pool, "fetch_row", before=explain)
     seeds.decide(approval, bea)
     _, written = plans
     for plan in plans:

@@ -105,5 +105,5 @@ def test_an_undone_edit_leaves_the_request_as_it_was(bea: Actor, settings: Any) 
     undo(approval_id=approval.id, actor=bea)
     approval.refresh_from_db()
     assert (approval.status, approval.edited, approval.statement) == ("pending", None, None)
-    assert verification.fault(approval) is None
+    assert verification.find_fault(approval) is None
     assert not Signal.objects.exists()

@@ -69,7 +69,7 @@ def test_the_deadline_moves_and_nothing_else(bea: Actor) -> None:
     extended(approval, bea)
     assert (approval.expires_at, approval.next_at) == (first + HOUR, first + HOUR)
     assert (approval.first_expires_at, approval.approval_digest) == (first, digest)
-    assert verification.fault(approval) is None
+    assert verification.find_fault(approval) is None
     said = ApprovalService().read_extension(document_of(approval))
     assert (said.by, said.reason, said.before, said.until) == ("bea", "Later.", first, first + HOUR)
     entry = AuditEntry.objects.get(run=approval.run_id, act="extended")
@@ -91,7 +91,7 @@ def test_it_can_be_decided_until_the_new_deadline_and_expires_then(
     ApprovalService().expire(forgotten.gate)
     for approval, status in ((decided, "approved"), (forgotten, "expired")):
         approval.refresh_from_db()
-        assert (approval.status, verification.fault(approval)) == (status, None)
+        assert (approval.status, verification.find_fault(approval)) == (status, None)
     seeds.verify_approval(decided)
     assert f"{due:%Y-%m-%d %H:%M:%S}" in (forgotten.reason or "")
 
@@ -133,12 +133,12 @@ def test_those_who_may_decide_and_admins_extend(
     assert not Signal.objects.filter(run=approval.run_id).exists()
     for actor in (bea, admin, seeds.bearer(admin, "admin")):
         extended(approval, actor)
-    assert [one.by for one in approval_views.approval(approval.id, actor=bea).extensions] == [
+    assert [one.by for one in approval_views.read_approval(approval.id, actor=bea).extensions] == [
         "bea",
         "admin",
         "admin",
     ]
-    assert verification.fault(approval) is None
+    assert verification.find_fault(approval) is None
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_what_has_no_deadline_to_move_is_refused(
     is_outside = property(lambda approval: approval.id == outside.id)
     monkeypatch.setattr(Approval, "is_external", is_outside)
     for approval, why in ((doubt, "has no deadline"), (outside, "the agent outside")):
-        assert not approval_views.approval(approval.id, actor=bea).may_extend
+        assert not approval_views.read_approval(approval.id, actor=bea).may_extend
         until = seeds.moment(3600).isoformat()
         with pytest.raises(InvalidInput, match=why):
             extend(approval_id=approval.id, until=until, reason="x", actor=bea)
@@ -243,8 +243,8 @@ def test_a_deadline_that_no_person_extended_is_found(bea: Actor) -> None:
             first_expires_at=approval.expires_at, expires_at=other.expires_at, extensions=extensions
         )
         changed = Approval.objects.get(pk=approval.pk)
-        assert verification.fault(changed), extensions
-    assert approval_views.approval(approval.id, actor=bea).extensions == ()
+        assert verification.find_fault(changed), extensions
+    assert approval_views.read_approval(approval.id, actor=bea).extensions == ()
 
 
 @pytest.mark.parametrize("kept", [0, 1])
@@ -262,7 +262,7 @@ def test_an_extension_that_was_removed_is_found_when_it_expires_early(
     Signal.objects.all().delete()
     ApprovalService().expire(approval.gate)
     approval.refresh_from_db()
-    assert (approval.status, verification.fault(approval)) == ("expired", None)
+    assert (approval.status, verification.find_fault(approval)) == ("expired", None)
     said = seeds.heard(approval)
     with pytest.raises(NotConfirmed, match="another deadline"):
         ApprovalService().verify_decision(gate=approval.gate, decision=said, deadline=before[2])
@@ -279,7 +279,9 @@ def test_a_received_extension_that_no_person_signed_is_refused(bea: Actor) -> No
 def test_an_auditor_verifies_extensions_with_public_keys(bea: Actor) -> None:
     approval = extended(waiting(), bea)
     of = purposes.DECISIONS
-    public_keys = PublicKeys(keys={of: {one: files.key_of(of, one) for one in files.ids(of)}})
+    public_keys = PublicKeys(
+        keys={of: {one: files.read_key(of, one) for one in files.list_key_ids(of)}}
+    )
     rows = evidence.copy_rows(approval.run_id)
     evidence.verify_rows(rows, approval.run_id, [], {}, public_keys)
     rows["approvals_approval"][0]["expires_at"] = datetime(2040, 1, 1, tzinfo=UTC).isoformat()

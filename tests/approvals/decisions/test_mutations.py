@@ -19,7 +19,7 @@ from django.db import transaction
 from approvals.errors import DigestMismatch, TamperedWith
 from approvals.models import Approval
 from runtime.core.values.enums import Decision, Risk
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 from runtime.errors import Tampered
 from runtime.models import Signal
 from runtime.ports.access import Actor
@@ -84,7 +84,7 @@ def mutated(value: Any, chance: random.Random) -> Any:
     other = list[Any](_OTHERS)
     if isinstance(value, str) and value:
         other.append(_text(value, chance))
-    return chance.choice([one for one in other if sha256_of(one) != sha256_of(value)])
+    return chance.choice([one for one in other if hash_value(one) != hash_value(value)])
 
 
 def _text(value: str, chance: random.Random) -> str:

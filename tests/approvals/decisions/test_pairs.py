@@ -118,7 +118,7 @@ def _contended(case: Case, spread: random.Random) -> Approval:
     while True:
         soon = timedelta(milliseconds=spread.choice(UNDONE if "undo" in case else DUE))
         try:
-            return _subject(case, clock.now() + soon)
+            return _subject(case, clock.read_time() + soon)
         except Expired:  # before Bea had decided
             continue
 
@@ -181,7 +181,7 @@ def _in_turn(case: Case, monkeypatch: pytest.MonkeyPatch) -> set[Ending]:
     endings = set()
     for first, second in ((0, 1), (1, 0)):
         for late in MOMENTS if case[2] is GateKind.APPROVAL or "undo" in case else MOMENTS[:1]:
-            due = clock.now() + SOON
+            due = clock.read_time() + SOON
             approval = _subject(case, due)
             heard = ["", ""]
             for who, is_late in ((first, late[0]), (second, late[1])):

@@ -8,7 +8,7 @@ from django.test import override_settings
 
 from approvals.models import Approval
 from approvals.port.adapter import ApprovalService
-from approvals.reads.approval_views import approval
+from approvals.reads.approval_views import read_approval
 from approvals.requests import confirmation
 from approvals.rules.policy import Demands, Stage
 from approvals.signed import statements
@@ -51,13 +51,13 @@ def test_low_and_medium_risk_can_be_undone(bea: Actor, risk: Risk, window: int) 
     ],
 )
 def test_the_object_is_the_argument_that_tells_most(sentence: str, args: Any, name: str) -> None:
-    assert confirmation.object_of("delete", sentence, args) == name
+    assert confirmation.name_object("delete", sentence, args) == name
 
 
 @pytest.mark.parametrize("given", [None, "", "new", "nеw.hire", "set_privileges", ["new.hire"]])
 def test_a_high_risk_is_approved_by_its_name_only(bea: Actor, given: object) -> None:
     request = seeds.pending()
-    assert approval(request.id, actor=bea).confirm == "new.hire"
+    assert read_approval(request.id, actor=bea).confirm == "new.hire"
     with pytest.raises(InvalidInput) as caught:
         seeds.decide(request, bea, confirm=given)
     assert caught.value.field == "confirm"
@@ -66,7 +66,7 @@ def test_a_high_risk_is_approved_by_its_name_only(bea: Actor, given: object) -> 
 
 
 def test_other_decisions_have_one_step(bea: Actor) -> None:
-    assert approval(seeds.pending(risk=Risk.MEDIUM).id, actor=bea).confirm is None
+    assert read_approval(seeds.pending(risk=Risk.MEDIUM).id, actor=bea).confirm is None
     seeds.decide(seeds.pending(risk=Risk.MEDIUM), bea, confirm=None)
     seeds.decide(seeds.pending(), bea, "deny", "No.", confirm=None)
 
@@ -86,7 +86,7 @@ def test_other_decisions_have_one_step(bea: Actor) -> None:
 def test_the_object_of_an_edit_is_that_of_the_changed_call(
     sentence: str, args: Any, edited: Any, name: str
 ) -> None:
-    assert confirmation.object_of_edit("pay", sentence, args, edited) == name
+    assert confirmation.name_edited_object("pay", sentence, args, edited) == name
 
 
 def test_an_edit_at_high_risk_confirms_the_changed_object(bea: Actor) -> None:
@@ -149,7 +149,7 @@ def test_a_forged_approval_of_a_question_is_refused(cast: Cast) -> None:
 )
 def test_one_named_person_answers(cast: Cast, stages: tuple[Stage, ...], answers: str) -> None:
     approval = _asked()
-    demands = Demands(rule="two", stages=stages).of_one_person()
+    demands = Demands(rule="two", stages=stages).demand_one_person()
     reseal([approval], rule=demands.stored())
     found = seeds.decide(approval, Actor(person=answers), Verdict.ANSWER, result="blue")
     assert (found.status, found.quorum) == ("answered", 1)
@@ -159,5 +159,5 @@ def test_the_demands_of_a_question_keep_their_people() -> None:
     only = Demands(
         rule="r", stages=(Stage(people=("cyril",)), Stage(groups=("finance",), quorum=3))
     )
-    [stage] = only.of_one_person().stages
+    [stage] = only.demand_one_person().stages
     assert (stage.quorum, stage.people, stage.groups) == (1, ("cyril",), ("finance",))

@@ -37,7 +37,7 @@ def office(admin: Actor) -> None:
 
 def current() -> Policy:
     policies.forget()
-    return policies.current()
+    return policies.read_current()
 
 
 def test_another_admin_puts_a_change_in_force_and_its_author_cannot(office: None) -> None:
@@ -67,19 +67,19 @@ def test_the_only_admins_change_waits_a_day_in_which_it_can_be_withdrawn(office:
     number = policies.propose(TWO, actor="admin")
     with pytest.raises(PolicyRefused):
         policies.confirm(number, actor="admin")
-    found, now = policies.read_versions(), clock.now()
+    found, now = policies.read_versions(), clock.read_time()
     almost, then = (now + timedelta(hours=hours) for hours in (23.9, 24))
-    assert policies.at_time(found, almost) == Policy()
-    assert policies.at_time(found, then).version == str(number)
+    assert policies.select_policy_at(found, almost) == Policy()
+    assert policies.select_policy_at(found, then).version == str(number)
     policies.withdraw(number, actor="admin")
-    assert policies.at_time(policies.read_versions(), then) == Policy()
+    assert policies.select_policy_at(policies.read_versions(), then) == Policy()
 
 
 def test_a_version_that_waited_replaces_none_that_was_confirmed_later(office: None) -> None:
     policies.propose("rules: []", actor="admin")
     number = put_in_force(TWO)
-    later = clock.now() + timedelta(hours=25)
-    assert policies.at_time(policies.read_versions(), later).version == str(number)
+    later = clock.read_time() + timedelta(hours=25)
+    assert policies.select_policy_at(policies.read_versions(), later).version == str(number)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,13 @@ def test_a_request_keeps_the_rule_that_it_was_opened_with(office: None) -> None:
 def test_an_act_that_nobody_signed_stops_every_judgement(office: None) -> None:
     put_in_force(TWO)
     forged = PolicyAct(
-        seq=3, act="confirmed", number=2, text="", by="anne", at=clock.now(), effective_at=None
+        seq=3,
+        act="confirmed",
+        number=2,
+        text="",
+        by="anne",
+        at=clock.read_time(),
+        effective_at=None,
     )
     forged.save(force_insert=True)
     with pytest.raises(PolicyBroken):
@@ -145,7 +151,7 @@ def test_an_act_that_nobody_signed_stops_every_judgement(office: None) -> None:
     with pytest.raises(PolicyRefused, match="act 3 on the policy is not the one"):
         policies.propose(TWO, actor="admin")
     approval = seeds.in_doubt()  # its gate opens: the call has fallen into doubt already
-    found = votes.demands(approval)
+    found = votes.read_demands(approval)
     assert found is not None
     assert (found.quorum, approval.policy_version) == (10, "unreadable")
     assert "act 3 on the policy" in found.failed
@@ -205,7 +211,7 @@ def said(*command: str) -> str:
 def test_a_thread_that_waits_for_postgres_holds_up_no_other(
     office: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, answered, read, at = Event(), Event(), policies.LOG.recent_rows, clock.now()
+    asked, answered, read, at = Event(), Event(), policies.LOG.read_recent_rows, clock.read_time()
 
     def wait_in_thread() -> Any:
         if current_thread() is not slow:
@@ -214,14 +220,14 @@ def test_a_thread_that_waits_for_postgres_holds_up_no_other(
         answered.wait()
         return (), at
 
-    monkeypatch.setattr(policies.LOG, "recent_rows", wait_in_thread)
+    monkeypatch.setattr(policies.LOG, "read_recent_rows", wait_in_thread)
     policies.forget()
-    slow = Thread(target=policies.current)
+    slow = Thread(target=policies.read_current)
     slow.start()
     asked.wait()
     try:
         with deadline("the policy of another thread"):
-            assert policies.current() == Policy()
+            assert policies.read_current() == Policy()
     finally:
         answered.set()
         slow.join()

@@ -18,7 +18,7 @@ from approvals.port.adapter import ApprovalService
 from approvals.port.jobs import Outlooks
 from approvals.reads import deciders, inbox
 from approvals.reads.inbox import View
-from approvals.rights.principals import principal_of
+from approvals.rights.principals import find_principal
 from approvals.signed import audit, rows
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
@@ -41,7 +41,7 @@ def four(ada: Actor) -> None:
 
 def away(person: Actor = BEA, deputy: str = "cora", days: float = 7, after: float = -1) -> None:
     """Let a person be away from `after` days from now."""
-    starts = clock.now() + timedelta(days=after)
+    starts = clock.read_time() + timedelta(days=after)
     absences.announce(
         deputy=deputy, starts=starts, ends=starts + timedelta(days=days), actor=person
     )
@@ -54,7 +54,7 @@ def refused(approval: Approval, actor: Actor) -> str:
 
 
 def on_list(approval: Approval, actor: Actor) -> bool:
-    page = inbox.page(principal_of(actor), view=View.MINE)
+    page = inbox.read_page(find_principal(actor), view=View.MINE)
     return approval.id in {one.id for one in page.items}
 
 
@@ -84,9 +84,9 @@ TIMES: dict[str, Acts] = {
     "not before it begins": (lambda: away(after=1),),
     "not after it is over": (lambda: signed("bea", "cora", -2, -0.01),),
     "not for more than 60 days": (lambda: signed("bea", "cora", -1, 61),),
-    "not after the absent person ended it": (away, partial(absences.end, "bea", actor=BEA)),
-    "not after the deputy ended it": (away, partial(absences.end, "bea", actor=CORA)),
-    "not after the command line ended it": (away, partial(absences.end, "bea", actor=None)),
+    "not after the absent person ended it": (away, partial(absences.end_absence, "bea", actor=BEA)),
+    "not after the deputy ended it": (away, partial(absences.end_absence, "bea", actor=CORA)),
+    "not after the command line ended it": (away, partial(absences.end_absence, "bea", actor=None)),
     "not after another deputy was named": (away, partial(away, deputy="dan")),
     "not after another absence took its place, however long ago": (
         lambda: signed("bea", "cora", -1, 20),
@@ -103,7 +103,7 @@ TIMES: dict[str, Acts] = {
 
 def signed(person: str, deputy: str, starts: float, ends: float, seq: int = 1) -> None:
     """A signed row that the page refuses, such as one of a release with other limits; days from now."""
-    now = clock.now()
+    now = clock.read_time()
     row = Absence(
         username=person,
         seq=seq,
@@ -162,7 +162,7 @@ def test_one_person_has_one_vote_also_by_a_deputy() -> None:
     away(EVA, "cora")
     with pytest.raises(AlreadyVoted):
         decide(approval, CORA)  # in the place of eva: one human, one vote
-    absences.end("eva", actor=EVA)
+    absences.end_absence("eva", actor=EVA)
     assert decide(approval, EVA).status == "approved"
     verified(approval)  # another deputy was named, but only from then on
     accounts.set_groups("cora", set(), actor=None)
@@ -193,7 +193,7 @@ def test_a_vote_in_a_place_can_be_withdrawn_after_the_absence() -> None:
     approval = asked(BEA_AND_EVA)
     away()
     decide(approval, CORA)
-    absences.end("bea", actor=BEA)
+    absences.end_absence("bea", actor=BEA)
     with pytest.raises(Forbidden, match="scope"):
         undo(approval_id=approval.id, actor=seeds.bearer(CORA, "approvals:read"))
     with pytest.raises(NotFound):
@@ -207,7 +207,7 @@ def test_a_vote_in_a_place_can_be_withdrawn_after_the_absence() -> None:
 
 def forge_row() -> None:
     """A row that names cora, by a program that writes to Postgres."""
-    now = clock.now()
+    now = clock.read_time()
     Absence.objects.create(
         username="bea",
         seq=9,
@@ -308,7 +308,7 @@ def test_only_the_person_names_a_deputy_and_others_may_not_end_it() -> None:
         away(CORA, "bea")
     for stranger in (DAN, Actor(person="ghost"), seeds.bearer(BEA, "approvals:read")):
         with pytest.raises(Forbidden):
-            absences.end("bea", actor=stranger)
+            absences.end_absence("bea", actor=stranger)
     with pytest.raises(Forbidden):
         away(seeds.bearer(BEA, "approvals:read"))
     with pytest.raises(Forbidden):
@@ -325,17 +325,19 @@ def test_the_command_lists_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_outlook_names_deputies_and_who_is_away() -> None:
-    later = asked(ONLY_BEA, expires_at=clock.now() + timedelta(days=4))
+    later = asked(ONLY_BEA, expires_at=clock.read_time() + timedelta(days=4))
     away(after=1)
-    assert deciders.outlook(later, deciders.deciders()).suffice  # cora decides in her place then
+    assert deciders.compute_outlook(
+        later, deciders.list_deciders()
+    ).suffice  # cora decides in her place then
     approval = asked("rules: [{name: All, quorum: 2, people: [bea, eva]}]")
     away()
-    found = deciders.outlook(approval, deciders.deciders())
+    found = deciders.compute_outlook(approval, deciders.list_deciders())
     assert set(found.people) == {"eva", "cora (for bea)"}
     assert (found.away, found.suffice) == (("bea (deputy cora)",), True)
     ApprovalService().join(run=approval.run_id, person="bea")
     approval.refresh_from_db()
-    assert not deciders.outlook(approval, deciders.deciders()).suffice
+    assert not deciders.compute_outlook(approval, deciders.list_deciders()).suffice
 
 
 @pytest.mark.parametrize(
@@ -347,13 +349,13 @@ def test_the_outlook_counts_the_absences_of_the_deadline(
 ) -> None:
     """Cora, the deputy, started the run, so only bea can decide it: before the deadline in 4 days, or not."""
     others = [
-        seeds.pending(requester="cora", expires_at=clock.now() + timedelta(days=9)),
+        seeds.pending(requester="cora", expires_at=clock.read_time() + timedelta(days=9)),
         seeds.pending(requester="cora"),
     ]
-    approval = asked(ONLY_BEA, requester="cora", expires_at=clock.now() + timedelta(days=4))
+    approval = asked(ONLY_BEA, requester="cora", expires_at=clock.read_time() + timedelta(days=4))
     away(after=after, days=days)
-    assert deciders.outlook(approval, deciders.deciders()).suffice is suffice
-    later = asked(ONLY_BEA, requester="cora", expires_at=clock.now() + timedelta(days=60))
+    assert deciders.compute_outlook(approval, deciders.list_deciders()).suffice is suffice
+    later = asked(ONLY_BEA, requester="cora", expires_at=clock.read_time() + timedelta(days=60))
     assert Outlooks().mark(Event()) == int(not suffice)
     for one in (later, *others):
         one.refresh_from_db()

@@ -21,9 +21,9 @@ from approvals.reads import deciders, inbox
 from approvals.reads.inbox import View
 from approvals.requests import verification
 from approvals.rights import approval_rights
-from approvals.rights.principals import principal_of
+from approvals.rights.principals import find_principal
 from approvals.rules import policy
-from approvals.rules.policy import Demands, Escalation, Group, OnExpiry, Stage, demands_of
+from approvals.rules.policy import Demands, Escalation, Group, OnExpiry, Stage, decode_demands
 from approvals.signed import audit, statements, votes
 from runtime.core.values.enums import Decision, Verdict
 from runtime.errors import Forbidden, InvalidInput
@@ -53,7 +53,7 @@ def three(ada: Actor) -> list[Actor]:
 
 def expired(text: str, **given: Any) -> Approval:
     """Return a request under this policy whose deadline has passed, after its expiry."""
-    approval = asked(text, expires_at=clock.now() - timedelta(seconds=1), **given)
+    approval = asked(text, expires_at=clock.read_time() - timedelta(seconds=1), **given)
     ApprovalService().expire(approval.gate)
     ApprovalService().expire(approval.gate)  # by another worker: nothing more
     approval.refresh_from_db()
@@ -132,26 +132,26 @@ def test_the_steps_follow_from_the_last_deadline_and_only_add_people() -> None:
         ),
         on_expiry=OnExpiry.FAIL,
     )
-    assert demands_of(found.stored()) == found
+    assert decode_demands(found.stored()) == found
     for seconds, people, step, due in (
         (-91, ("bea",), "escalate", -90),
         (-90, ("bea", "bo"), "escalate", -30),
         (-30, ("bea", "bo", "di"), "fail", 0),
     ):
         at = AT + timedelta(seconds=seconds)
-        first, second = policy.stages(found, AT, at)
+        first, second = policy.compute_stages(found, AT, at)
         assert (first.people, second) == (people, Stage())
-        follows = policy.next_step(found, AT, at)
+        follows = policy.find_next_step(found, AT, at)
         assert follows is not None
         assert (follows.step, follows.at) == (step, AT + timedelta(seconds=due))
-    assert policy.stages(found, None, AT) == found.stages  # a call in doubt has no deadline
+    assert policy.compute_stages(found, None, AT) == found.stages  # a call in doubt has no deadline
 
 
 def test_people_of_a_step_decide_from_its_time_on_and_the_worker_finds_the_same(
     three: list[Actor],
 ) -> None:
     _, cora, dan = three
-    approval = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
+    approval = asked(LADDER, expires_at=clock.read_time() + timedelta(seconds=150))
     with pytest.raises(Forbidden, match="rule One lets only other people"):
         seeds.decide(approval, dan)
     assert seeds.decide(approval, cora).status == "approved"
@@ -162,19 +162,19 @@ def test_people_of_a_step_decide_from_its_time_on_and_the_worker_finds_the_same(
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_a_step_begins_by_the_clock_of_postgres(three: list[Actor], hours: int) -> None:
     """As in an undo, which asks again whether its person may decide."""
-    _, cora, dan = map(principal_of, three)
-    approval = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
+    _, cora, dan = map(find_principal, three)
+    approval = asked(LADDER, expires_at=clock.read_time() + timedelta(seconds=150))
     with time_machine.travel(datetime.now(UTC) + timedelta(hours=hours), tick=True):
-        assert approval_rights.denial(cora, approval) is None
-        assert approval_rights.denial(dan, approval) is not None
+        assert approval_rights.find_denial(cora, approval) is None
+        assert approval_rights.find_denial(dan, approval) is not None
 
 
 def test_a_vote_from_before_its_step_does_not_count(three: list[Actor]) -> None:
-    approval = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
+    approval = asked(LADDER, expires_at=clock.read_time() + timedelta(seconds=150))
     seeds.decide(approval, three[1])
     approval.refresh_from_db()
     seeds.verify_approval(approval)
-    vote_at(approval, clock.now() - timedelta(seconds=60))
+    vote_at(approval, clock.read_time() - timedelta(seconds=60))
     with pytest.raises(ApprovalVoid, match="rule One lets only other people"):
         seeds.verify_approval(approval)
 
@@ -185,7 +185,7 @@ def test_an_edit_by_a_person_of_a_step_counts_under_the_same_rule(
 ) -> None:
     steps = "escalate: [{people: [cora], expires_after: 200}]"
     less = f"rules:\n  - {{name: Less, when: args.security_level < 2, people: [bea], {steps}}}"
-    later = clock.now() + timedelta(seconds=150)
+    later = clock.read_time() + timedelta(seconds=150)
     approval = asked(LADDER.replace("rules:", less), expires_at=later)
     seeds.decide(approval, three[1], "edit", arguments={**seeds.ARGS, "security_level": level})
     approval.refresh_from_db()
@@ -207,7 +207,7 @@ def vote_at(approval: Approval, at: datetime) -> None:
     made.save(force_insert=True)
     said = Decision(verdict=Verdict.APPROVE, by="cora")
     approval.decided_at, approval.effective_at = at, None
-    digest = votes.digest_of(made)
+    digest = votes.compute_digest(made)
     statements.sign(approval, statements.make(approval, said, at, votes=[digest]))
     approval.save()
 
@@ -218,9 +218,9 @@ def escalations(approval: Approval) -> list[dict[str, str]]:
 
 
 def test_the_sweeper_records_each_step_once_also_those_it_missed(three: list[Actor]) -> None:
-    first = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
-    both = seeds.pending(expires_at=clock.now() + timedelta(seconds=50))
-    seeds.pending(expires_at=clock.now() + timedelta(seconds=250))  # not yet
+    first = asked(LADDER, expires_at=clock.read_time() + timedelta(seconds=150))
+    both = seeds.pending(expires_at=clock.read_time() + timedelta(seconds=50))
+    seeds.pending(expires_at=clock.read_time() + timedelta(seconds=250))  # not yet
     assert [record_escalations(Event()) for _ in range(2)] == [2, 0]
     for approval, people, step in ((first, ["cora"], "escalate"), (both, ["cora", "dan"], "deny")):
         assert [row["to"] for row in escalations(approval)] == people
@@ -228,16 +228,18 @@ def test_the_sweeper_records_each_step_once_also_those_it_missed(three: list[Act
         assert (approval.escalated, approval.next_step) == (len(people), step)
         assert approval.open_to == [f"person:{name}" for name in ("bea", *people)]
         audit.verify(approval.run_id)
-    cora = principal_of(three[1])
-    assert {item.id for item in inbox.page(cora, view=View.MINE).items} == {first.id, both.id}
-    assert {item.id for item in inbox.page(cora, view=View.MINE, q="next:deny").items} == {both.id}
+    cora = find_principal(three[1])
+    assert {item.id for item in inbox.read_page(cora, view=View.MINE).items} == {first.id, both.id}
+    assert {item.id for item in inbox.read_page(cora, view=View.MINE, q="next:deny").items} == {
+        both.id
+    }
     # As a sweeper finds them that read the rows before the other wrote
-    Approval.objects.update(next_step="escalate", next_at=clock.now() - timedelta(seconds=1))
+    Approval.objects.update(next_step="escalate", next_at=clock.read_time() - timedelta(seconds=1))
     assert record_escalations(Event()) == 0
 
 
 def test_a_changed_request_does_not_escalate(three: list[Actor]) -> None:
-    approval = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
+    approval = asked(LADDER, expires_at=clock.read_time() + timedelta(seconds=150))
     assert approval.rule is not None
     Approval.objects.filter(pk=approval.pk).update(rule=approval.rule.replace("cora", "mallory"))
     assert record_escalations(Event()) == 0
@@ -249,20 +251,20 @@ def test_a_request_that_cannot_escalate_stops_no_other(
 ) -> None:
     default = seeds.pending()  # by the default policy, which has no steps
     broken, fine = (
-        asked(LADDER, expires_at=clock.now() + timedelta(seconds=150)) for _ in range(2)
+        asked(LADDER, expires_at=clock.read_time() + timedelta(seconds=150)) for _ in range(2)
     )
-    early = clock.now() - timedelta(hours=1)  # no seal covers these columns
+    early = clock.read_time() - timedelta(hours=1)  # no seal covers these columns
     Approval.objects.filter(pk__in=[default.pk, broken.pk]).update(
         next_step="escalate", next_at=early
     )
-    real = verification.fault
+    real = verification.find_fault
 
     def fault(approval: Approval) -> str | None:
         if approval.pk == broken.pk:
             raise RuntimeError
         return real(approval)
 
-    monkeypatch.setattr(verification, "fault", fault)
+    monkeypatch.setattr(verification, "find_fault", fault)
     assert (record_escalations(Event()), len(escalations(fine))) == (1, 1)
 
 
@@ -327,7 +329,7 @@ def test_two_sweepers_at_once_mark_a_request_once(
 
 def test_people_who_can_decide_in_time_suffice(three: list[Actor], settings: Any) -> None:
     settings.SIGNOFF_COOLING_OFF_SECONDS = 100
-    hour = clock.now() + timedelta(hours=1)
+    hour = clock.read_time() + timedelta(hours=1)
     late = asked(LADDER, expires_at=hour)
     for name in ("bea", "cora"):
         disable(name, actor=None)
@@ -335,7 +337,7 @@ def test_people_who_can_decide_in_time_suffice(three: list[Actor], settings: Any
     disable("dan", actor=None)
     seeds.person("anne", Group.ADMINS)
     enable("dan", actor="anne")
-    soon = seeds.pending(expires_at=clock.now() + timedelta(seconds=50))
+    soon = seeds.pending(expires_at=clock.read_time() + timedelta(seconds=50))
     assert Outlooks().mark(Event()) == 1  # the right of dan counts after 100 seconds
     assert stuck() == {soon.id} != {late.id}
 
@@ -353,14 +355,14 @@ def test_people_are_read_in_parts_and_each_of_them_counts(
     named = "rules: [{name: Late, match: {risk: high}, people: [cora, dan], quorum: 2}]"
     ruled, free = asked(named), seeds.pending(risk="low")
     assert Outlooks().mark(Event()) == 0
-    assert deciders.outlook_of(ruled).people == ("cora", "dan")
-    assert deciders.outlook_of(free) == deciders.Outlook(
+    assert deciders.read_outlook(ruled).people == ("cora", "dan")
+    assert deciders.read_outlook(free) == deciders.Outlook(
         people=("bea",), able=("bea",), suffice=True, is_part=True
     )
     disable("dan", actor=None)
     assert (Outlooks().mark(Event()), stuck()) == (1, {ruled.id})
-    assert not deciders.outlook_of(ruled).suffice
+    assert not deciders.read_outlook(ruled).suffice
     for name in ("bea", "cora"):
         disable(name, actor=None)
     assert (Outlooks().mark(Event()), stuck()) == (1, {ruled.id, free.id})
-    assert deciders.outlook_of(free) == deciders.Outlook(people=(), suffice=False)
+    assert deciders.read_outlook(free) == deciders.Outlook(people=(), suffice=False)

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from approvals.rules import judge, policy_sentences, policy_text, tally
 from approvals.rules.judge import Facts, Judgement
-from approvals.rules.policy import Demands, Escalation, OnExpiry, Policy, Rule, Stage, demands_of
+from approvals.rules.policy import (
+    Demands,
+    Escalation,
+    OnExpiry,
+    Policy,
+    Rule,
+    Stage,
+    decode_demands,
+)
 from approvals.rules.policy_text import SETTINGS
 from runtime.core.values import expressions
 from runtime.core.values.enums import Risk
@@ -97,7 +105,7 @@ def test_a_condition_that_fails_counts_as_the_strictest_rule() -> None:
     assert found.demands is not None
     assert (found.demands.quorum, found.demands.reason) == (3, True)
     assert "the condition of Rule 0 failed: there is no nope" in found.demands.failed
-    assert demands_of(found.demands.stored()) == found.demands
+    assert decode_demands(found.demands.stored()) == found.demands
 
 
 ITEMS = "args.items"
@@ -211,7 +219,7 @@ def test_an_error_in_the_text_names_its_line_and_field(of: str) -> None:
     ],
 )
 def test_a_condition_tells_which_arguments_it_reads(condition: str, paths: list[str]) -> None:
-    assert [".".join(path) for path in judge.condition_paths(condition)] == paths
+    assert [".".join(path) for path in judge.list_condition_paths(condition)] == paths
 
 
 # Votes: each counts in the first stage that lacks people
@@ -237,18 +245,18 @@ def test_people_suffice_exactly_if_some_order_of_votes_completes_the_stages(
 
 
 def _completes(of: list[Stage], votes: dict[str, int], free: frozenset[str]) -> bool:
-    stage = tally.current(of, votes)
+    stage = tally.find_current_stage(of, votes)
     return stage is None or any(
         _completes(of, {**votes, name: stage}, free - {name})
         for name in sorted(free)
-        if of[stage].admits(name, REVIEWERS)
+        if of[stage].is_eligible(name, REVIEWERS)
     )
 
 
 def test_demands_of_a_request_are_read_as_stored() -> None:
     found = Demands(rule="A", stages=(Stage(quorum=2, people=("bea",)),), reason=True)
-    assert demands_of(found.stored()) == found
-    assert demands_of(None) is None
+    assert decode_demands(found.stored()) == found
+    assert decode_demands(None) is None
 
 
 # Drafts

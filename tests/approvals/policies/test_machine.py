@@ -170,7 +170,7 @@ class Model:
 
 def done(approval: Approval, op: str, person: str, other: str | None) -> bool:
     """Carry out an act, and return whether it was allowed."""
-    actor, now, day = Actor(person=person), clock.now(), timedelta(days=1)
+    actor, now, day = Actor(person=person), clock.read_time(), timedelta(days=1)
     try:
         match op:
             case "vote":
@@ -186,7 +186,7 @@ def done(approval: Approval, op: str, person: str, other: str | None) -> bool:
             case "announce":
                 absences.announce(deputy=other, starts=now - day, ends=now + day, actor=actor)
             case "back":
-                absences.end(person, actor=actor)
+                absences.end_absence(person, actor=actor)
     except (ApprovalError, Forbidden, InvalidInput, RunEnded):
         return False
     return True
@@ -195,7 +195,7 @@ def done(approval: Approval, op: str, person: str, other: str | None) -> bool:
 def play(rule: int, ahead: int, ops: Sequence[Op]) -> Counter[str]:
     """Ask under a rule, carry out the acts, and count the outcomes."""
     stages, steps = RULES[rule]
-    due = clock.now() + timedelta(seconds=STEP * ahead + STEP / 2)
+    due = clock.read_time() + timedelta(seconds=STEP * ahead + STEP / 2)
     approval = asked(text_of(stages, steps), expires_at=due)
     begun = [*steps][: max(0, len(steps) - max(0, ahead))]
     model = Model(

@@ -63,7 +63,7 @@ def test_two_at_once_end_as_if_in_turn(case: str) -> None:
     reviewers("bea", "cora", "dan")
     put_in_force(TWO)
     for _ in range(ROUNDS):
-        due = clock.now() + timedelta(milliseconds=40) if other is expire else None
+        due = clock.read_time() + timedelta(milliseconds=40) if other is expire else None
         approval = seeds.pending(expires_at=due)
         for actor in before:
             _try(partial(seeds.decide, approval, actor))
@@ -96,7 +96,7 @@ def test_a_step_is_recorded_once_beside_another_act(other: Act) -> None:
     reviewers("bea", "cora")
     put_in_force(STEP)
     for _ in range(ROUNDS):
-        approval = seeds.pending(expires_at=clock.now() + timedelta(seconds=30))
+        approval = seeds.pending(expires_at=clock.read_time() + timedelta(seconds=30))
         _at_once(approval, look_ahead, other)
         rows = AuditEntry.objects.filter(run=approval.run_id, act="escalated")
         if other is look_ahead:
@@ -116,7 +116,9 @@ def _try(act: Callable[[], object]) -> None:
 
 def _wait_until_due(approval: Approval) -> None:
     """Let only the last milliseconds before the deadline be left."""
-    while approval.expires_at and clock.now() < approval.expires_at - timedelta(milliseconds=4):
+    while approval.expires_at and clock.read_time() < approval.expires_at - timedelta(
+        milliseconds=4
+    ):
         pass
 
 

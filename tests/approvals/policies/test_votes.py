@@ -132,7 +132,7 @@ def test_void_votes_are_deleted_also_if_the_second_attempt_is_refused(
     approval = asked(STAGES)
     decide(approval, bea)
     disable("bea")
-    read, calls = audit.last_of, list[Any]()
+    read, calls = audit.read_chain_end, list[Any]()
 
     def overtaken(run: Any) -> audit.Last:
         calls.append(run)
@@ -140,7 +140,7 @@ def test_void_votes_are_deleted_also_if_the_second_attempt_is_refused(
             ApprovalService().record_audit(run=run, actor=bea, act="pause", detail={})
         return read(run)
 
-    monkeypatch.setattr("approvals.decisions.votes.audit.last_of", overtaken)
+    monkeypatch.setattr("approvals.decisions.votes.audit.read_chain_end", overtaken)
     with pytest.raises(Forbidden, match="stage 1 of 2"):
         decide(approval, cora)
     assert not Vote.objects.exists()
@@ -260,7 +260,7 @@ def move_vote(approval: Approval) -> None:
 def vote_as_decision(approval: Approval) -> None:
     own = Vote.objects.get(approval=approval, person="cora")
     approval.statement, approval.signature, approval.key_id = (
-        rows.text_of(_counted(own)),
+        rows.build_signed_text(_counted(own)),
         own.signature,
         own.key_id,
     )
@@ -295,11 +295,13 @@ def test_the_outlook_counts_who_is_left(ada: Actor, four: list[Actor]) -> None:
     approval = asked()
     decide(approval, four[0])
     approval.refresh_from_db()
-    found = deciders.outlook(approval, deciders.deciders())
+    found = deciders.compute_outlook(approval, deciders.list_deciders())
     assert (found.people, found.suffice) == (("cora", "dan", "eva"), True)
     for name in ("cora", "dan", "eva"):
         disable(name)
-    assert not deciders.outlook(approval, deciders.deciders()).suffice  # ada started the run
+    assert not deciders.compute_outlook(
+        approval, deciders.list_deciders()
+    ).suffice  # ada started the run
 
 
 def test_without_a_policy_a_request_is_as_before(four: list[Actor]) -> None:
@@ -311,7 +313,7 @@ def test_without_a_policy_a_request_is_as_before(four: list[Actor]) -> None:
 
 
 def _digest_of(vote: Vote) -> str:
-    return votes.digest_of(_counted(vote))
+    return votes.compute_digest(_counted(vote))
 
 
 def _counted(vote: Vote) -> Vote:
@@ -376,7 +378,10 @@ def test_a_group_counts_where_it_is_named_and_only_with_the_right_to_decide(
         with pytest.raises((Forbidden, NotFound)):
             decide(approval, other)
     accounts.confirm("dan", "finance", seq=1, actor=None)
-    assert {one.person for one in deciders.deciders() if "finance" in one.groups} == {"bea", "dan"}
+    assert {one.person for one in deciders.list_deciders() if "finance" in one.groups} == {
+        "bea",
+        "dan",
+    }
     assert decide(approval, bea).status == "approved"
     approval.refresh_from_db()
     seeds.verify_approval(approval)

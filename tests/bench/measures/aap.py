@@ -103,7 +103,7 @@ class Ours:
         body = {
             "verdict": "approve",
             "digest": approval.approval_digest,
-            "confirm": confirmation.required(approval),
+            "confirm": confirmation.find_required_name(approval),
         }
         path = f"/api/v1/approvals/{approval.id}/decision"
         status, answer = self.web.send(path, self._bea, body)

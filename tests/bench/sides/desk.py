@@ -44,7 +44,7 @@ class Desk:
             approval.run_id: {
                 "approval_id": approval.id,
                 "digest": approval.approval_digest,
-                "confirm": confirmation.required(approval),
+                "confirm": confirmation.find_required_name(approval),
             }
             for approval in Approval.objects.filter(run__in=runs, status="pending")
         }

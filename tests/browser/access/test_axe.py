@@ -89,10 +89,10 @@ def replayed(office: Office) -> UUID:
     found = {"begins": 1, "until": 4, "agents": 1, "replies": 2, "kept": 1, "calls": 1, "more": 3}
     steps = [{**step, "recorded_reply": said, "today_reply": said}, with_words]
     versions = {"hr_onboarding": ["sha256:a", "sha256:b"]}
-    REPLAYS.begin(pool.djangos(), replay)
+    REPLAYS.begin(pool.use_django_connection(), replay)
     stored = {**found, "whole": True, "versions": versions, "divergences": steps}
-    REPLAYS.save(pool.djangos(), replay, of=[run], result=json.dumps(stored))
-    REPLAYS.end(pool.djangos(), replay)
+    REPLAYS.save(pool.use_django_connection(), replay, of=[run], result=json.dumps(stored))
+    REPLAYS.end(pool.use_django_connection(), replay)
     return run
 
 
@@ -113,7 +113,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     office.approve(done)
     archived = office.start()
     office.approve(archived)
-    assert retention.archive_run(pool.djangos(), archived)
+    assert retention.archive_run(pool.use_django_connection(), archived)
     hold(run=archived, reason="Lawsuit 7.", actor=Actor(person="admin"))
     denied = office.start()
     office.deny(denied, "Not now.")
@@ -149,7 +149,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     webhooks.make(id=trigger, scheme="github", actor=Actor(person="ada"))
     Occurrence.objects.update(state="failed", reason="input.level: is missing")
     pair = {"agent": "hr_onboarding", "before": "sha256:a", "after": "sha256:b"}
-    add(VersionDecision(**pair, by="admin", reason="Fine.", count=2, at=clock.now()))
+    add(VersionDecision(**pair, by="admin", reason="Fine.", count=2, at=clock.read_time()))
     ours = [waiting, done, denied, expired, doubt, cancelled]
     run, start = f"/runs/{waiting}/", "/agents/hr_onboarding/start/"
     asked = f"/a/{office.request(waiting).id}/"

@@ -10,7 +10,7 @@ from pytest_django import Settings
 from approvals.models import Approval
 from approvals.web.request import request_page
 from runtime.core.values.enums import EffectClass, GateKind
-from runtime.core.values.json_values import action_digest, sha256_of
+from runtime.core.values.json_values import hash_action, hash_value
 from runtime.ports.approvals import ReviewSnapshot
 from tests.bench.sides import tasks
 from tests.browser.conftest import Desk
@@ -188,9 +188,9 @@ def _request(task: tasks.Task) -> ReviewSnapshot:
         sentence=" ".join(map(str, args.values())),
         preview=PREVIEW if "euros" in args else None,
         result_schema={"type": "integer"} if asks else None,
-        action_digest=action_digest(
+        action_digest=hash_action(
             tool=path[-1],
-            schema=sha256_of(schema),
+            schema=hash_value(schema),
             args=args,
             path=path,
             effect=EffectClass.IDEMPOTENT,
@@ -201,7 +201,7 @@ def _request(task: tasks.Task) -> ReviewSnapshot:
 def test_nine_of_ten_decisions_need_no_scroll(
     desk: Desk, cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_page, "_agent_texts", lambda *_: [REASON])
+    monkeypatch.setattr(request_page, "_list_agent_texts", lambda *_: [REASON])
     mix = tasks.mixed(NUMBER).tasks
     approvals = seeds.opened(*map(_request, mix))
     desk.log_in("bea")

@@ -12,12 +12,12 @@ import pytest
 from config import settings
 from config.env import environment
 from config.env.environment import ROOT
-from config.processes import Process, table
+from config.processes import Process, list_processes
 from tests.config.installation.test_operations import INSTALL, ROWS
 from tests.support import commands
 from tests.support.deployment import compose, pgbouncer
 
-TABLE = {process.name: process for process in table(bind="0.0.0.0:8000")}
+TABLE = {process.name: process for process in list_processes(bind="0.0.0.0:8000")}
 APPLICATION = ("prepare", *TABLE)
 WORKERS = {"worker", "isolated"}
 IMAGE = {"KEYS_DIR", "STATIC_ROOT"}  # set by the image

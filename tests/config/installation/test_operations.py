@@ -8,7 +8,7 @@ import pytest
 from config.env import environment
 from config.env.environment import ROOT
 from config.env.values import InvalidSetting
-from config.processes import table
+from config.processes import list_processes
 
 VARIABLES = (ROOT / "docs/reference/environment.md").read_text()
 INSTALL = (ROOT / "docs/how-to/install.md").read_text()
@@ -45,4 +45,4 @@ def test_defaults_and_limits_are_those_that_hold(name: str) -> None:
 
 def test_services_without_docker_start_the_commands_of_the_table() -> None:
     started = re.findall(r"^ExecStart=\S+/python (.+)$", INSTALL, re.MULTILINE)
-    assert started == [" ".join(process.command[1:]) for process in table()]
+    assert started == [" ".join(process.command[1:]) for process in list_processes()]

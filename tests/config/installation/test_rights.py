@@ -158,7 +158,9 @@ def test_the_sweeper_starts_runs_of_schedules_with_the_rights_of_a_worker(grante
     Trigger.objects.update(next_at=F("created_at"), due_at=F("created_at"))
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL ROLE {WORKER}")
-        firing.handle(pool.djangos(), _locked(made), timezone.now() + timedelta(hours=1))
+        firing.handle(
+            pool.use_django_connection(), _locked(made), timezone.now() + timedelta(hours=1)
+        )
     assert Run.objects.count() == 2
 
 
@@ -179,9 +181,9 @@ def test_the_sweeper_starts_runs_of_triggers_with_the_rights_of_a_worker(granted
         cursor.execute(f"SET LOCAL ROLE {WORKER}")
         for seconds in (0, 5):
             now = timezone.now() + timedelta(seconds=seconds)
-            row = trigger_rows.lock_due(pool.djangos(), TriggerKind.EVENT, now, [])
+            row = trigger_rows.lock_due(pool.use_django_connection(), TriggerKind.EVENT, now, [])
             assert row is not None
-            firing.handle(pool.djangos(), row, now)
+            firing.handle(pool.use_django_connection(), row, now)
     assert Run.objects.count() == 1
     for role, statement in (
         (WORKER, "INSERT INTO runtime_triggeract (trigger) VALUES (gen_random_uuid())"),
@@ -208,7 +210,7 @@ def test_a_worker_deletes_old_events_and_no_times_of_schedules(granted: None) ->
 
 
 def _locked(schedule: UUID) -> TriggerRow:
-    row = trigger_rows.lock(pool.djangos(), schedule)
+    row = trigger_rows.lock(pool.use_django_connection(), schedule)
     assert row is not None
     return row
 
@@ -252,7 +254,7 @@ def test_a_role_that_cannot_be_limited_is_refused(db: None, role: str, why: str)
 
 
 def test_a_role_is_made_with_its_password_and_gets_a_new_one(transactional_db: None) -> None:
-    where = pool._parameters()
+    where = pool._read_parameters()
     try:
         for password in ("first", "second"):
             grants.ensure_role(UNPRIVILEGED, password)

@@ -23,7 +23,7 @@ from config.local.errors import DidNotStart, Refused
 from config.local.processes import sockets, users
 from config.local.servers import postgres
 from config.local.up import require_agents
-from config.processes import table
+from config.processes import list_processes
 from runtime.ports import wiring as port_wiring
 from runtime.upkeep import startup
 from tests.config.lines import line_of
@@ -87,7 +87,7 @@ def test_a_disk_that_is_full(sandbox: Path, size: int) -> None:
     with disk(sandbox / f"disk of {size}", size) as place:
         if place is None:  # without the right to mount: raise the kernel's error
             full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            assert launcher._explained(full, sandbox) == (
+            assert launcher._explain_problem(full, sandbox) == (
                 f"the disk of {sandbox} is full: make room and start again"
             )
             return
@@ -116,7 +116,9 @@ def refuse(name: str, **variables: str) -> str:
 
 def refusal(run: Callable[..., commands.Done], name: str, variables: dict[str, str]) -> str:
     """Have `run` run a process of the table until it ends. Return its line."""
-    (process,) = [one for one in table(bind=variables.pop("bind", NOWHERE)) if one.name == name]
+    (process,) = [
+        one for one in list_processes(bind=variables.pop("bind", NOWHERE)) if one.name == name
+    ]
     known = {"PATH": os.environ["PATH"], "REDIS_URL": f"redis://{NOWHERE}/0"}
     words = process.command[1:]  # after Python
     done = run(*words, env={**known, "SIGNOFF_UNSAFE_POSTGRES": "yes", **variables})
@@ -126,7 +128,7 @@ def refusal(run: Callable[..., commands.Done], name: str, variables: dict[str, s
     return line.removeprefix("signoff: ")
 
 
-NAMES = [process.name for process in table()]
+NAMES = [process.name for process in list_processes()]
 
 
 @pytest.fixture
@@ -272,7 +274,7 @@ def test_an_address_that_the_web_cannot_have() -> None:
     from config import web
 
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
-        in_use = f"127.0.0.1:{sockets.port_of(taken)}"
+        in_use = f"127.0.0.1:{sockets.read_port(taken)}"
         for bind in (in_use, "somewhere", "127.0.0.1:no", "127.0.0.1:99999"):
             with pytest.raises(SystemExit, match=r"^signoff: .*--bind") as refused:
                 web.main(["--bind", bind])
@@ -289,7 +291,7 @@ def test_a_command_of_the_installation_says_it_in_one_line_too(command: str) -> 
 
 
 def test_a_folder_of_agents_that_workers_cannot_read(sandbox: Path) -> None:
-    workers = users.unprivileged()
+    workers = users.find_unprivileged_account()
     require_agents(str(sandbox), workers)
     require_agents("", workers)
     folder = sandbox / "agents"

@@ -27,7 +27,7 @@ from tests.support.seeds import Cast
 
 
 def _open(folder: Path) -> DataDir:
-    return data_dir.open_home(folder, users.starter())
+    return data_dir.open_home(folder, users.read_starter_account())
 
 
 def _mode(path: Path) -> int:
@@ -47,7 +47,7 @@ def test_secrets_stay_differ_from_others_and_only_the_owner_reads_them(tmp_path:
     told = []
     for name in ("one", "two", "one"):
         opened = _open(tmp_path / name)
-        data_dir.make_folders(opened, users.starter())
+        data_dir.make_folders(opened, users.read_starter_account())
         told.append((opened.id, opened.secret("scim"), opened.secret_key.read_text()))
         for secret in (opened.secret_key, *opened.folder.glob("*.json")):
             assert _mode(secret) == 0o600
@@ -60,7 +60,7 @@ def test_secrets_stay_differ_from_others_and_only_the_owner_reads_them(tmp_path:
 
 def test_a_folder_that_a_newer_version_adds_is_the_applications(tmp_path: Path) -> None:
     """Under root the application has another account."""
-    opened, application = _open(tmp_path / "home"), users.unprivileged()
+    opened, application = _open(tmp_path / "home"), users.find_unprivileged_account()
     for _ in range(2):
         data_dir.make_folders(opened, application)
         owners = {(opened.folder / name).stat().st_uid for name in data_dir.APPLICATION_FOLDERS}
@@ -91,7 +91,7 @@ def test_unusable_postgres_data_is_refused_with_a_remedy(tmp_path: Path) -> None
     data = tmp_path / "postgres"
     data.mkdir(mode=0o700)
     data.chmod(0o755)
-    me = users.starter()
+    me = users.read_starter_account()
     cluster = postgres.Cluster(
         programs=tmp_path, data=data, socket=tmp_path, account=me, password=""
     )
@@ -161,13 +161,13 @@ def test_without_running_services_it_names_the_start_command(
 def test_without_a_demo_no_people_are_made_and_the_choice_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home = data_dir.open_home(tmp_path / "home", users.unprivileged())
+    home = data_dir.open_home(tmp_path / "home", users.find_unprivileged_account())
     monkeypatch.setattr(demo, "_run", Mock(side_effect=AssertionError("people are made")))
     stack: Any = Mock(home=home)
     for wanted in (False, None):
         assert demo.ensure_demo(stack, "127.0.0.1", wanted, print) is None
     assert home.get("demo") is False
-    assert demo.next_step(home) == (
+    assert demo.describe_next_step(home) == (
         f'make manage HOME_DIR={home.folder} CMD="people add NAME --group admins"'
     )
 

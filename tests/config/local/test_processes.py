@@ -37,8 +37,8 @@ class Office:
         with self.log.open("ab") as log:
             return spawn.start(
                 [sys.executable, "-c", code],
-                account=users.starter(),
-                environment=spawn.plain_environment(),
+                account=users.read_starter_account(),
+                environment=spawn.build_plain_environment(),
                 folder=self.folder,
                 log=log,
                 core=core,
@@ -179,7 +179,7 @@ def test_a_process_starts_although_its_core_was_taken_away(office: Office) -> No
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[DataDir]:
-    home = data_dir.open_home(tmp_path / "home", users.starter())
+    home = data_dir.open_home(tmp_path / "home", users.read_starter_account())
     yield home
     os.close(home.lock)
 
@@ -206,7 +206,7 @@ def test_only_processes_that_are_ours_are_ended(home: DataDir) -> None:
         _waiting({}) as reusing,
     ):
         alive = [psutil.Process(process.pid) for process in (marked, recorded)]
-        orphans.record(home, home.folder, [recorded.pid])
+        orphans.record_processes(home, home.folder, [recorded.pid])
         assert orphans.clear(home) == 2
         assert not [process for process in alive if process.is_running()]
         born = psutil.Process(reusing.pid).create_time() - 60
@@ -221,29 +221,32 @@ def test_only_a_folder_of_sockets_is_removed(home: DataDir, tmp_path: Path) -> N
     for name, stays in (("signoff-x", False), ("precious", True)):
         folder = tmp_path / name
         folder.mkdir()
-        orphans.record(home, folder, [])
+        orphans.record_processes(home, folder, [])
         orphans.clear(home)
         assert folder.exists() == stays
 
 
 def test_a_requested_port_is_taken_or_refused_else_the_next_free_one() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = sockets.port_of(taken)
+        port = sockets.read_port(taken)
         with pytest.raises(Refused, match=f"^port {port} is taken: choose another with PORT="):
-            sockets.web("127.0.0.1", port)
+            sockets.listen_for_web("127.0.0.1", port)
     with pytest.raises(Refused):
-        sockets.web("127.0.0.1", 70_000)
-    with sockets.web("127.0.0.1", None) as one, sockets.web("127.0.0.1", None) as two:
-        assert sockets.FIRST_PORT <= sockets.port_of(one) < sockets.port_of(two)
+        sockets.listen_for_web("127.0.0.1", 70_000)
+    with (
+        sockets.listen_for_web("127.0.0.1", None) as one,
+        sockets.listen_for_web("127.0.0.1", None) as two,
+    ):
+        assert sockets.FIRST_PORT <= sockets.read_port(one) < sockets.read_port(two)
 
 
 def test_the_port_of_the_last_start_is_taken_again_if_it_is_free() -> None:
-    with sockets.any_port(None) as first:
-        port = sockets.port_of(first)
-        with sockets.any_port(port) as other:
-            assert sockets.port_of(other) != port
-    with sockets.any_port(port) as again:
-        assert sockets.port_of(again) == port
+    with sockets.listen_on_any_port(None) as first:
+        port = sockets.read_port(first)
+        with sockets.listen_on_any_port(port) as other:
+            assert sockets.read_port(other) != port
+    with sockets.listen_on_any_port(port) as again:
+        assert sockets.read_port(again) == port
 
 
 def test_an_address_that_others_can_reach_is_refused() -> None:

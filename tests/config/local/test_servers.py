@@ -16,7 +16,7 @@ import pytest
 from scim2_server.utils import load_default_provider
 
 from config.local.servers import mailbox
-from config.local.servers.directory.server import Directory, SqliteStorage, provider
+from config.local.servers.directory.server import Directory, SqliteStorage, build_provider
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def _ask(
         "wsgi.input": io.BytesIO(data),
     }
     setup_testing_defaults(environ)
-    application = Directory(storage, provider(), "right")
+    application = Directory(storage, build_provider(), "right")
     said = b"".join(application(environ, lambda status, *_: answered.append(status)))  # type: ignore[arg-type]
     return int(answered[0].split()[0]), json.loads(said) if said else {}
 

@@ -14,19 +14,19 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change 
 
 
 def test_access_is_checked_as_the_account_itself(sandbox: Path, tmp_path: Path) -> None:
-    account = users.unprivileged()
+    account = users.find_unprivileged_account()
     assert account.uid != 0
     hidden = tmp_path / "hidden"
     hidden.mkdir(mode=0o700)
     assert users.can_access(account, sandbox)
     assert not users.can_access(account, hidden)
-    assert users.can_access(users.starter(), hidden)
+    assert users.can_access(users.read_starter_account(), hidden)
 
 
 def test_programs_out_of_reach_are_copied_whole_and_once(
     sandbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    account = users.unprivileged()
+    account = users.find_unprivileged_account()
     spare = sandbox / "spare"
     spare.mkdir()
     spare.chmod(0o755)
@@ -37,11 +37,13 @@ def test_programs_out_of_reach_are_copied_whole_and_once(
     monkeypatch.syspath_prepend(hidden)
     before = os.umask(0o077)
     try:
-        folder = binaries.postgres(account, spare)
+        folder = binaries.find_postgres_programs(account, spare)
     finally:
         os.umask(before)
     assert folder.is_relative_to(spare)
-    assert subprocess.check_output([folder / "initdb", "--version"], cwd="/", **account.popen())
+    assert subprocess.check_output(
+        [folder / "initdb", "--version"], cwd="/", **account.build_popen_arguments()
+    )
     copied_at = (folder / "postgres").stat().st_ctime_ns
-    assert binaries.postgres(account, spare) == folder
+    assert binaries.find_postgres_programs(account, spare) == folder
     assert (folder / "postgres").stat().st_ctime_ns == copied_at

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from runtime.core.documents import blobs
-from runtime.core.documents.codec import journaled
+from runtime.core.documents.codec import replace_unencodable
 from runtime.core.run.continuation import Call, Continuation
 from runtime.core.run.events import (
     BlobRef,
@@ -63,12 +63,12 @@ def test_a_result_over_the_limit_is_set_aside(event: ToolReturned | GateDecided)
     value = {"x": LARGEST, "y": 1}
     kept, blob = blobs.extract_blob(replace(event, result=value))
     text = '{"x":"' + LARGEST + '","y":1}'
-    assert blob == blobs.Blob(digest=blobs.digest_of(text), text=text)
+    assert blob == blobs.Blob(digest=blobs.hash_text(text), text=text)
     stored = BlobRef(digest=blob.digest, size=len(text), preview=text[:PREVIEW])
     assert kept == replace(event, stored=stored)
-    assert blobs.value_of(blob) == value
+    assert blobs.decode_blob(blob) == value
     with pytest.raises(Unreadable):
-        blobs.value_of(replace(blob, text="2"))
+        blobs.decode_blob(replace(blob, text="2"))
 
 
 @pytest.mark.parametrize("above", [None, len(LARGEST), KEPT_INLINE + 1, KEPT_INLINE])
@@ -84,7 +84,10 @@ def test_a_result_above_the_given_size_is_for_the_object_store(above: int | None
 def test_only_calls_and_messages_refer_to_blobs() -> None:
     call = Call(id="c2.0", tool="t", args={}, stored=BlobRef(digest="d2", size=1, preview=""))
     frame = frame_of(messages=MESSAGES, calls=(call, replace(call, stored=None)))
-    assert blobs.blob_refs(Continuation(run=UUID(int=1), frames={"0": frame})) == {"d1", "d2"}
+    assert blobs.collect_blob_refs(Continuation(run=UUID(int=1), frames={"0": frame})) == {
+        "d1",
+        "d2",
+    }
 
 
 def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
@@ -96,7 +99,7 @@ def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
 
     filled = blobs.InlinedMessages(fetch)
     frame = frame_of(messages=MESSAGES)
-    first, second = filled.messages(frame)
+    first, second = filled.inline_messages(frame)
     assert first == MESSAGES[0]
     assert second == {
         "role": "results",
@@ -106,22 +109,22 @@ def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
         ],
     }
     longer = replace(frame, messages=(*MESSAGES, {"role": "input", "content": "more"}))
-    assert filled.messages(longer) == (first, second, {"role": "input", "content": "more"})
+    assert filled.inline_messages(longer) == (first, second, {"role": "input", "content": "more"})
     assert asked == ["d1"], "values filled in before are not fetched again"
 
     summary = {"role": "summary", "content": "so far"}
     summed_up = replace(frame, messages=(longer.messages[0], summary, longer.messages[2]))
-    assert filled.messages(summed_up) == summed_up.messages
+    assert filled.inline_messages(summed_up) == summed_up.messages
 
 
 @pytest.mark.parametrize("effect", [None, *EffectClass])
 def test_a_lost_result_fails_unless_the_call_has_happened(effect: EffectClass | None) -> None:
     admitted = [CallAdmitted(terms=options(effect), **CALL), STARTED[-1]] if effect else []
-    event = journaled(after(STARTED[2], *admitted), returned("\ud800"))
+    event = replace_unencodable(after(STARTED[2], *admitted), returned("\ud800"))
     happened = effect in (EffectClass.IDEMPOTENT, EffectClass.WRITE)
     assert isinstance(event, ToolReturned if happened else ToolFailed)
 
 
 def test_an_event_that_can_be_kept_is_kept() -> None:
     event = returned("a result")
-    assert journaled(after(), event) is event
+    assert replace_unencodable(after(), event) is event

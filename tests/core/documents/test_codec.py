@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core.documents import codec, continuations, signed_gzip
-from runtime.core.documents.codec import SCHEMA, plain_text, stored_text
+from runtime.core.documents.codec import SCHEMA, decode_stored_text, encode_stored_text
 from runtime.core.documents.continuations import Conversations
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import EVENT_TYPES, ToolReturned
@@ -126,7 +126,7 @@ def test_frames_that_are_none_are_unreadable() -> None:
 @cache
 def forms() -> tuple[str, str]:
     text = codec.encode_entry(returned("x"))
-    return text, stored_text(text)
+    return text, encode_stored_text(text)
 
 
 def test_the_dictionary_is_that_of_its_schema() -> None:
@@ -142,10 +142,10 @@ def test_an_entry_comes_back_as_it_was_stored(result: Any) -> None:
         text = codec.encode_entry(returned(result))
     except NotJson:
         return
-    stored = stored_text(text)
+    stored = encode_stored_text(text)
     assert stored.isascii()
     assert len(stored) <= len(text)
-    assert plain_text(stored) == text
+    assert decode_stored_text(stored) == text
     assert codec.decode_entry(stored) == returned(result)
 
 
@@ -156,7 +156,7 @@ def test_an_entry_comes_back_as_it_was_stored(result: Any) -> None:
 )
 def test_an_entry_is_stored_as_it_is_if_it(result: str) -> None:
     text = codec.encode_entry(returned(result))
-    assert stored_text(text) == text
+    assert encode_stored_text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_an_entry_is_stored_as_it_is_if_it(result: str) -> None:
         lambda text: base64.b64encode(b"no deflate").decode(),
         lambda text: codec.compress(text)[:-8] + "AAAAAAA=",
         lambda text: codec.compress(text.replace('{"schema":1', '{"schema":0')),
-        lambda text: codec.compress(stored_text(text)),
+        lambda text: codec.compress(encode_stored_text(text)),
         lambda text: base64.b64encode(zlib.compress(text.encode())).decode(),
         lambda text: codec.compress(text + " " * codec.MAX_CHARACTERS),
     ],
@@ -183,22 +183,22 @@ def test_forms_never_written_by_this_schema_are_not_read(inner: Callable[[str], 
 @pytest.mark.parametrize("inner", ["AB==", "AA", "A A=="], ids=["last bits", "end", "space"])
 def test_only_text_that_comes_back_is_packed(inner: str) -> None:
     text, stored = forms()
-    found = codec.packed(stored)
+    found = codec.pack_text(stored)
     assert found is not None
-    assert codec.unpacked(found) == stored
-    assert codec.packed(f'{{"schema":1,"z":"{inner}"}}') is None
-    assert codec.packed(text) is None
+    assert codec.unpack_text(found) == stored
+    assert codec.pack_text(f'{{"schema":1,"z":"{inner}"}}') is None
+    assert codec.pack_text(text) is None
 
 
 def test_a_conversation_is_read_from_compressed_entries() -> None:
     conversations = Conversations()
-    conversations.read(stored_text(codec.encode_entry(Entry(at=AT, events=(STARTED[0],)))))
+    conversations.read(encode_stored_text(codec.encode_entry(Entry(at=AT, events=(STARTED[0],)))))
     assert conversations.is_complete  # otherwise every entry would be folded
 
 
 def test_the_head_of_a_signed_file_keeps_its_form() -> None:
     head = signed_gzip.Head(name="n", key_id="k", public_key="p", body="b")
-    assert json.loads(head.statement()) == {
+    assert json.loads(head.build_statement()) == {
         "body": "b",
         "format": "signoff.signed",
         "key_id": "k",

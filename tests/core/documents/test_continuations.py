@@ -13,7 +13,7 @@ from runtime.core.documents.continuations import Brief, Conversations
 from runtime.core.run import events
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import Event
-from runtime.core.run.reducer import Entry, initial, step
+from runtime.core.run.reducer import Entry, make_initial_state, step
 from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.errors import NewerSchema, Unreadable
 from tests.core.run.events import AT, STARTED, options, replied
@@ -38,7 +38,7 @@ def read(texts: list[str]) -> Conversations:
 
 
 def run_of(*happened: Event) -> tuple[Continuation, list[str]]:
-    now = initial(UUID(int=1))
+    now = make_initial_state(UUID(int=1))
     for event in happened:
         now = step(now, [event], head="mac", at=AT)
     return now, texts_of(happened)
@@ -58,21 +58,25 @@ def decoded(text: str, texts: list[str]) -> Continuation:
 @cache
 def small() -> tuple[Continuation, list[str], str]:
     now, texts = run_of(*STARTED, RETURNED)
-    return now, texts, stored(read(texts).brief(now))
+    return now, texts, stored(read(texts).shorten_continuation(now))
 
 
 def test_every_state_is_read_from_its_entries_as_it_was() -> None:
     """A worker reads each entry once, and has read others before it writes the next continuation."""
     told = 0
     for walk in first(12):
-        now, found, texts = initial(walk.now.run), Conversations(), texts_of(walk.history)
+        now, found, texts = (
+            make_initial_state(walk.now.run),
+            Conversations(),
+            texts_of(walk.history),
+        )
         for position, event in enumerate(walk.history, start=1):
             now = step(now, [event], head="mac", at=AT)
             if position % 11:
                 continue
             for text in texts[found.position : position]:
                 found.read(text)
-            brief = found.brief(now)
+            brief = found.shorten_continuation(now)
             untold = any(isinstance(event, UNTOLD) for event in walk.history[:position])
             assert brief is not None or now.ended or untold
             if brief is not None:
@@ -117,7 +121,7 @@ NEW_CREDENTIAL = (
 )
 def test_what_no_walk_has_is_read_too(happened: tuple[Event, ...]) -> None:
     now, texts = run_of(*happened)
-    assert decoded(stored(read(texts).brief(now)), texts) == now
+    assert decoded(stored(read(texts).shorten_continuation(now)), texts) == now
 
 
 @pytest.mark.parametrize(
@@ -132,17 +136,17 @@ def test_what_no_walk_has_is_read_too(happened: tuple[Event, ...]) -> None:
 def test_parts_missing_from_the_entries_are_not_omitted(event: Event) -> None:
     now, texts, _ = small()
     several = codec.encode_entry(Entry(at=AT, events=(event, MESSAGE)))
-    assert read([*texts, several]).brief(now) is None
+    assert read([*texts, several]).shorten_continuation(now) is None
 
 
 def test_a_state_that_its_entries_do_not_tell_is_not_left_out() -> None:
     now, texts, _ = small()
     other, _ = run_of(*STARTED, replace(RETURNED, result="other"))
-    assert read(texts).brief(other) is None
-    assert read(texts[:-1]).brief(now) is None
-    assert read(texts[:1]).brief(now) is None
+    assert read(texts).shorten_continuation(other) is None
+    assert read(texts[:-1]).shorten_continuation(now) is None
+    assert read(texts[:1]).shorten_continuation(now) is None
     for text in ("", '{"schema":1}', '{"schema":1,"events":[{}]}', "[1]"):
-        assert read([*texts, text]).brief(now) is None
+        assert read([*texts, text]).shorten_continuation(now) is None
 
 
 def test_entries_with_other_messages_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:

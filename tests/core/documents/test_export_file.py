@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 
 from runtime.core.documents import export_file
-from runtime.core.documents.blobs import digest_of, extract_blob
+from runtime.core.documents.blobs import extract_blob, hash_text
 from runtime.core.documents.codec import SCHEMA, UPCASTERS, encode_entry
 from runtime.core.documents.export_file import ExportedBeginning, ExportFile
 from runtime.core.run.events import Event, Exported, ToolReturned
-from runtime.core.run.reducer import Entry, fold, initial, step
+from runtime.core.run.reducer import Entry, fold, make_initial_state, step
 from runtime.core.values.errors import NewerSchema, Unreadable
 from runtime.core.values.limits import KEPT_INLINE
 from tests.core.run.events import AT, STARTED
@@ -40,11 +40,11 @@ def kept() -> tuple[Event, dict[str, str]]:
 
 def packed(*events: Event, contents: dict[str, str] | None = None) -> ExportFile:
     entries = tuple(encode_entry(Entry(at=AT, events=(event,))) for event in events)
-    now = initial(RUN)
+    now = make_initial_state(RUN)
     for event in events:
         now = step(now, [event], head="", at=AT)
     texts = contents or {}
-    signed = export_file.manifest_of(now, entries, texts)
+    signed = export_file.build_manifest(now, entries, texts)
     return ExportFile(key_id="k", signature="00", manifest=signed, entries=entries, contents=texts)
 
 
@@ -67,10 +67,10 @@ def done() -> ExportFile:
 def shortened() -> ExportFile:
     """The file of a run that has lost its first entry."""
     whole = leaving()
-    start = step(initial(RUN), STARTED[:1], head="f" * 32, at=AT)
-    begun = export_file.beginning_text(ExportedBeginning(at=AT, state=start))
+    start = step(make_initial_state(RUN), STARTED[:1], head="f" * 32, at=AT)
+    begun = export_file.encode_beginning(ExportedBeginning(at=AT, state=start))
     now, entries = export_file.check(whole)[1], whole.entries[1:]
-    signed = export_file.manifest_of(now, entries, {}, beginning=begun)
+    signed = export_file.build_manifest(now, entries, {}, beginning=begun)
     return replace(whole, manifest=signed, entries=entries, beginning=begun)
 
 
@@ -80,18 +80,18 @@ def begun(at: str | None = None, **changes: Any) -> ExportFile:
     document = json.loads(package.beginning)
     state = json.dumps({**json.loads(document["state"]), **changes}, separators=(",", ":"))
     text = json.dumps({"at": at or document["at"], "state": state})
-    return retold(replace(package, beginning=text), beginning=digest_of(text))
+    return retold(replace(package, beginning=text), beginning=hash_text(text))
 
 
 def brief_beginning(told: str) -> ExportFile:
     """The shortened file with a beginning that leaves parts out."""
     text = shortened().beginning.replace('schema\\":1,', f'schema\\":1,\\"told\\":{told},')
-    return retold(replace(shortened(), beginning=text), beginning=digest_of(text))
+    return retold(replace(shortened(), beginning=text), beginning=hash_text(text))
 
 
 def with_entries(*entries: str) -> ExportFile:
     package = replace(leaving(), entries=entries)
-    return retold(package, entries=export_file.digest_of_entries(entries))
+    return retold(package, entries=export_file.hash_entries(entries))
 
 
 def test_a_packed_file_reads_back_unchanged() -> None:
@@ -106,10 +106,10 @@ def test_a_packed_file_reads_back_unchanged() -> None:
     assert (manifest.requester, manifest.position) == ("ada", len(package.entries))
     assert (manifest.agents, manifest.contents) == ({"a": "f"}, tuple(texts))
     assert manifest.secrets == ()
-    assert replace(now, position=0) == fold(initial(RUN), [*STARTED, returned, LEFT])
+    assert replace(now, position=0) == fold(make_initial_state(RUN), [*STARTED, returned, LEFT])
     assert now.position == len(package.entries)
-    assert export_file.entries_signed(package.manifest) == (0, manifest.entries)
-    assert export_file.digest_of_digests([digest_of("one"), digest_of("two")]) == (
+    assert export_file.read_signed_entries(package.manifest) == (0, manifest.entries)
+    assert export_file.hash_digests([hash_text("one"), hash_text("two")]) == (
         "sha256:fe5c467152b82b990b61225162a0eb26978d79a3cf54fb40f3e42ee67a9f7a81"
     )
 
@@ -120,7 +120,7 @@ def test_a_packed_file_reads_back_unchanged() -> None:
         (lambda left, _: replace(left, entries=left.entries[:-1]), OTHER_ENTRIES),
         (lambda left, _: replace(left, entries=left.entries[::-1]), OTHER_ENTRIES),
         (lambda _, done: replace(done, contents={}), OTHER_BLOBS),
-        (lambda left, _: replace(left, contents={digest_of("1"): "1"}), OTHER_BLOBS),
+        (lambda left, _: replace(left, contents={hash_text("1"): "1"}), OTHER_BLOBS),
         (lambda _, done: replace(done, contents=dict.fromkeys(done.contents, "x")), OTHER_BLOBS),
         (lambda left, _: retold(left, agent="b"), MISFIT),
         (lambda left, _: retold(left, requester="eve"), MISFIT),
@@ -156,7 +156,7 @@ def test_a_file_whose_parts_do_not_fit_is_refused(
         export_file.check(package)
     assert str(raised.value).startswith(why)
     if why == ILLEGIBLE:
-        assert export_file.entries_signed(package.manifest) == (0, "")
+        assert export_file.read_signed_entries(package.manifest) == (0, "")
 
 
 def test_a_shortened_file_has_the_state_where_it_begins() -> None:
@@ -164,14 +164,14 @@ def test_a_shortened_file_has_the_state_where_it_begins() -> None:
     assert export_file.decode(export_file.encode(package)) == package
     manifest, now = export_file.check(package)
     assert (manifest.schema, manifest.position, manifest.removed) == (1, 3, 1)
-    assert export_file.entries_signed(package.manifest) == (1, manifest.entries)
-    found = export_file.beginning_of(package)
+    assert export_file.read_signed_entries(package.manifest) == (1, manifest.entries)
+    found = export_file.decode_beginning(package)
     assert found is not None
     assert (found.at, found.state.position, found.state.head) == (AT, 1, "f" * 32)
     assert now == export_file.check(leaving())[1]
     sealed = replace(found.state, input={"$secret": "k1:abc"})
-    text = export_file.beginning_text(replace(found, state=sealed))
-    signed = json.loads(export_file.manifest_of(now, (), {}, beginning=text))
+    text = export_file.encode_beginning(replace(found, state=sealed))
+    signed = json.loads(export_file.build_manifest(now, (), {}, beginning=text))
     assert signed["secrets"] == ["k1"]
 
 
@@ -212,5 +212,11 @@ def test_a_text_that_is_no_such_file_is_refused(text: str, why: str) -> None:
 
 def test_keys_of_secrets_are_found_at_any_depth() -> None:
     value, other = json.dumps({"$secret": "k1:abc"}), json.dumps({"$secret": "k2:abc"})
-    assert export_file.secret_key_ids([json.dumps(json.dumps(value)), other]) == {"k1", "k2"}
-    assert export_file.secret_key_ids(['{"secret":"k3:abc"}', '{"$secret":"nothing"}']) == set()
+    assert export_file.collect_secret_key_ids([json.dumps(json.dumps(value)), other]) == {
+        "k1",
+        "k2",
+    }
+    assert (
+        export_file.collect_secret_key_ids(['{"secret":"k3:abc"}', '{"$secret":"nothing"}'])
+        == set()
+    )

@@ -14,7 +14,7 @@ from runtime.core.run.events import (
     RunStarted,
     ToolStarted,
 )
-from runtime.core.run.reducer import fold, initial
+from runtime.core.run.reducer import fold, make_initial_state
 from runtime.core.values.call_options import CallOptions
 from runtime.core.values.enums import EffectClass
 
@@ -67,4 +67,4 @@ STARTED: list[Event] = [
 
 def after(*events: Event) -> Continuation:
     """A run whose root frame is open, and then these events."""
-    return fold(initial(UUID(int=1)), [begun(), opened(), *events])
+    return fold(make_initial_state(UUID(int=1)), [begun(), opened(), *events])

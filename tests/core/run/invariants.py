@@ -91,9 +91,9 @@ def a_frame_that_does_not_act_has_no_open_call(walk: Walk) -> int:
     for now in walk.states:
         for frame in now.frames.values():
             if frame.state is not FrameState.ACTING:
-                over += bool(frame.of_turn())
-                assert {call.state for call in frame.of_turn()} <= SETTLED
-                assert all(call.until is None for call in frame.of_turn())
+                over += bool(frame.list_turn_calls())
+                assert {call.state for call in frame.list_turn_calls()} <= SETTLED
+                assert all(call.until is None for call in frame.list_turn_calls())
     return over
 
 

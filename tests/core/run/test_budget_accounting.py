@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from runtime.core.run.accounting import (
     LimitOwner,
-    active_seconds,
     charge,
-    exhausted,
-    exhausted_at,
-    fits,
+    compute_active_seconds,
+    compute_reserved,
+    find_exhaustion_time,
+    list_exhausted_limits,
+    may_start_effect,
     reserve_reply,
-    reserved,
 )
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import (
@@ -39,7 +39,7 @@ from runtime.core.run.events import (
 )
 from runtime.core.run.forks import fork_document
 from runtime.core.run.planning import CallModel, OpenFrame, StartTool, plan
-from runtime.core.run.reducer import evolve, fold, initial, step
+from runtime.core.run.reducer import evolve, fold, make_initial_state, step
 from runtime.core.run.retries import on_cut, on_no_reply, on_worker_lost
 from runtime.core.values.budgets import (
     MICROS,
@@ -74,7 +74,9 @@ def started(
     run: BudgetLimits | None = None, *, own: BudgetLimits | None = None, rates: Rates | None = RATES
 ) -> Continuation:
     root = opened(budget=own, rates=rates, at=AT)
-    return step(initial(UUID(int=1)), [begun(budget=run or BudgetLimits()), root], head="", at=AT)
+    return step(
+        make_initial_state(UUID(int=1)), [begun(budget=run or BudgetLimits()), root], head="", at=AT
+    )
 
 
 def replied(
@@ -107,7 +109,7 @@ def family(
 
 
 def short_of(now: Continuation, at: datetime = AT) -> dict[Limit, ExhaustedLimit]:
-    return {one.limit: one for one in exhausted(now, plan(now), at)}
+    return {one.limit: one for one in list_exhausted_limits(now, plan(now), at)}
 
 
 def test_a_reply_counts_for_its_frame_its_parents_and_the_run() -> None:
@@ -124,7 +126,10 @@ def test_a_started_tool_counts_as_a_call_with_its_outcome() -> None:
     now = under_way(evolve(started(), replied(calls=1)), "c1.0")
     assert now.spent.calls == 0
     assert (
-        reserved(now, LimitOwner(frame=None, budget=BudgetLimits(), spent=now.spent), ()).calls == 1
+        compute_reserved(
+            now, LimitOwner(frame=None, budget=BudgetLimits(), spent=now.spent), ()
+        ).calls
+        == 1
     )
     now = evolve(now, on_worker_lost(ROOT, now.call(ROOT, "c1.0")))
     assert now.spent.calls == 1
@@ -183,40 +188,42 @@ def test_no_limit_is_passed_by_more_than_one_reservation(
             if (
                 isinstance(effect, CallModel)
                 and effect.frame not in asking
-                and not exhausted(now, [effect], AT)
-                and fits(now, effect, asking)
+                and not list_exhausted_limits(now, [effect], AT)
+                and may_start_effect(now, effect, asking)
             ):
                 asking.append(effect.frame)
-        held = reserved(now, LimitOwner(frame=None, budget=BudgetLimits(), spent=now.spent), asking)
+        held = compute_reserved(
+            now, LimitOwner(frame=None, budget=BudgetLimits(), spent=now.spent), asking
+        )
         if not asking:
             break
         assert min(held.turns, held.calls, held.tokens, held.micros) >= 0
         together = now.spent + held
         assert together.turns <= turns
         assert together.tokens < tokens + REPLY_TOKENS
-        assert together.micros < micros + RATES.price(input=0, output=REPLY_TOKENS)
+        assert together.micros < micros + RATES.compute_price(input=0, output=REPLY_TOKENS)
         frame = data.draw(st.sampled_from(asking))
         said = data.draw(st.integers(0, REPLY_TOKENS))
         asking.remove(frame)
-        cost = RATES.price(input=0, output=said)
+        cost = RATES.compute_price(input=0, output=said)
         now = evolve(now, replied(frame, tokens=said, cost=cost))
     assert held == NOTHING
 
 
 def test_a_reservation_delays_concurrent_starts() -> None:
     now = family(BudgetLimits(turns=2))
-    assert fits(now, CallModel(frame="0.c1.0"), ()) is True
-    assert fits(now, CallModel(frame="0.c1.1"), {"0.c1.0"}) is False
+    assert may_start_effect(now, CallModel(frame="0.c1.0"), ()) is True
+    assert may_start_effect(now, CallModel(frame="0.c1.1"), {"0.c1.0"}) is False
     assert short_of(now) == {}  # a running call may still return without a reply
-    assert fits(now, OpenFrame(frame="0", agent="a", input=None), ()) is True
+    assert may_start_effect(now, OpenFrame(frame="0", agent="a", input=None), ()) is True
     assert reserve_reply(None, 10) == Spent(turns=1, tokens=10 + REPLY_TOKENS, micros=0)
 
 
 def test_a_started_call_is_reserved_until_it_is_settled() -> None:
     now = under_way(evolve(started(BudgetLimits(calls=1, turns=9)), replied(calls=2)), "c1.0")
     now = evolve(now, CallAdmitted(frame=ROOT, call="c1.1", terms=READ))
-    assert not fits(now, StartTool(frame=ROOT, call="c1.1", attempt=1), ())
-    assert fits(now, ASK, ())
+    assert not may_start_effect(now, StartTool(frame=ROOT, call="c1.1", attempt=1), ())
+    assert may_start_effect(now, ASK, ())
     assert short_of(now) == {}
     now = evolve(now, ToolReturned(frame=ROOT, call="c1.0", attempt=1, result=1))
     assert set(short_of(now)) == {Limit.CALLS}
@@ -226,13 +233,15 @@ def test_a_frames_limits_apply_to_its_descendants_only() -> None:
     now = family()
     child = now.frame("0.c1.0")
     now = now.with_frame(replace(child, budget=BudgetLimits(turns=1), spent=Spent(turns=1)))
-    assert [one.frame for one in exhausted(now, [CallModel(frame="0.c1.0")], AT)] == ["0.c1.0"]
-    assert exhausted(now, [CallModel(frame="0.c1.1")], AT) == ()
+    assert [one.frame for one in list_exhausted_limits(now, [CallModel(frame="0.c1.0")], AT)] == [
+        "0.c1.0"
+    ]
+    assert list_exhausted_limits(now, [CallModel(frame="0.c1.1")], AT) == ()
     now = evolve(family(parent=BudgetLimits(turns=2)), replied("0.c1.0", calls=1))
-    (one,) = exhausted(now, [CallModel(frame="0.c1.1")], AT)
+    (one,) = list_exhausted_limits(now, [CallModel(frame="0.c1.1")], AT)
     assert one == ExhaustedLimit(limit=Limit.TURNS, used=2, allowed=2, frame=ROOT)
     scope = LimitOwner(frame="0.c1.1", budget=BudgetLimits(), spent=NOTHING)
-    assert [f for f in ("0", "0.c1.1", "0.c1.10", "0.c1.1.c2.0") if scope.contains(f)] == [
+    assert [f for f in ("0", "0.c1.1", "0.c1.10", "0.c1.1.c2.0") if scope.is_owner_of(f)] == [
         "0.c1.1",
         "0.c1.1.c2.0",
     ]
@@ -240,10 +249,10 @@ def test_a_frames_limits_apply_to_its_descendants_only() -> None:
 
 def test_nothing_is_short_where_nothing_may_start_anyway() -> None:
     now = evolve(started(BudgetLimits(turns=1)), replied(calls=1))
-    assert [one.limit for one in exhausted(now, [ASK], AT)] == [Limit.TURNS]
+    assert [one.limit for one in list_exhausted_limits(now, [ASK], AT)] == [Limit.TURNS]
     for event in (Paused(by="ada", reason=""), CANCELLED):
-        assert exhausted(evolve(now, event), [ASK], AT) == ()
-    assert exhausted(replace(now, budget=BudgetLimits()), [ASK], AT) == ()
+        assert list_exhausted_limits(evolve(now, event), [ASK], AT) == ()
+    assert list_exhausted_limits(replace(now, budget=BudgetLimits()), [ASK], AT) == ()
     answered = evolve(started(BudgetLimits(turns=1)), replied())
     assert short_of(answered) == {}
 
@@ -270,10 +279,10 @@ def test_a_budget_says_how_deep_agents_may_stand() -> None:
     below = OpenFrame(frame="0.c1.0.c1.0", agent="b", input={}, parent="0.c1.0", call="c1.0")
     for depth, is_reached in ((1, True), (2, False), (None, False)):
         of_run = started(BudgetLimits(depth=depth, turns=5))
-        assert bool(exhausted(of_run, [first], AT)) is is_reached
+        assert bool(list_exhausted_limits(of_run, [first], AT)) is is_reached
         of_child = child("c1.0", budget=BudgetLimits(depth=depth))  # counted from itself
         now = fold(evolve(started(), replied(calls=1)), of_child)
-        assert bool(exhausted(now, [below], AT)) is is_reached
+        assert bool(list_exhausted_limits(now, [below], AT)) is is_reached
 
 
 def exceeded(limit: Limit, frame: str | None = None, allowed: Amount = 1) -> BudgetExceeded:
@@ -308,16 +317,16 @@ def test_a_grant_needs_its_open_gate_and_a_run_that_does_not_end() -> None:
 
 def test_active_time_excludes_waiting_for_people() -> None:
     now = started(BudgetLimits(seconds=10))
-    assert active_seconds(now, later(4)) == 4
-    assert active_seconds(now, later(-3600)) == 0  # the clock was set back
+    assert compute_active_seconds(now, later(4)) == 4
+    assert compute_active_seconds(now, later(-3600)) == 0  # the clock was set back
     approval = GateOpened(gate=GATE, kind=GateKind.APPROVAL, frame=ROOT, call="c1.0", terms=READ)
     now = step(now, [replied(calls=1), approval], head="", at=later(4))
-    assert active_seconds(now, later(4000)) == 4
+    assert compute_active_seconds(now, later(4000)) == 4
     approved = GateDecided(
         gate=GATE, frame=ROOT, call="c1.0", verdict=Verdict.APPROVE, by="bea", reason=""
     )
     now = step(now, [approved], head="", at=later(4000))
-    assert active_seconds(now, later(4005)) == 9
+    assert compute_active_seconds(now, later(4005)) == 9
     assert short_of(now, later(4005)) == {}
     assert short_of(now, later(4006.23456))[Limit.SECONDS].used == 10.235
     untimed = step(started(BudgetLimits(turns=3)), [replied(calls=1)], head="", at=later(9))
@@ -328,13 +337,13 @@ def test_a_run_in_backoff_is_due_at_its_time_limit() -> None:
     now = started(BudgetLimits(seconds=10))
     retry = RetryScheduled(frame=ROOT, call=None, until=later(60), **FAILED)
     now = step(now, [retry], head="", at=later(3))
-    assert exhausted_at(now) == later(10)
+    assert find_exhaustion_time(now) == later(10)
     assert short_of(now, later(9)) == {}
     assert set(short_of(now, later(10))) == {Limit.SECONDS}
     gate = GateOpened(gate=GATE, kind=GateKind.LIMIT, frame=ROOT, call="", terms=None, at=AT)
     now = step(now, [exceeded(Limit.SECONDS, None, 10), gate], head="", at=later(10))
-    assert exhausted_at(now) is None
-    assert active_seconds(now, later(99)) == 10
+    assert find_exhaustion_time(now) is None
+    assert compute_active_seconds(now, later(99)) == 10
 
 
 def test_an_agents_own_time_begins_when_its_frame_opens() -> None:
@@ -342,14 +351,16 @@ def test_an_agents_own_time_begins_when_its_frame_opens() -> None:
     opens = child("c1.0", budget=BudgetLimits(seconds=5), at=later(22))
     now = step(now, opens, head="", at=later(22))
     assert short_of(now, later(26)) == {}
-    (one,) = exhausted(now, plan(now), later(27))
+    (one,) = list_exhausted_limits(now, plan(now), later(27))
     assert (one.frame, one.limit, one.used) == ("0.c1.0", Limit.SECONDS, 5)
 
 
 def test_a_fork_keeps_the_usage_and_starts_its_own_clock() -> None:
     now = step(started(BudgetLimits(seconds=10, turns=5)), [replied(calls=1)], head="", at=later(4))
     fork = Forked(of=now.run, position=now.position, by="bea", state=fork_document(now))
-    copy = step(initial(UUID(int=2)), [begun(requester="bea"), fork], head="", at=later(1000))
+    copy = step(
+        make_initial_state(UUID(int=2)), [begun(requester="bea"), fork], head="", at=later(1000)
+    )
     assert (copy.spent, copy.budget) == (now.spent, now.budget)
-    assert active_seconds(copy, later(1003)) == 7
-    assert active_seconds(now, later(1003)) == 1003
+    assert compute_active_seconds(copy, later(1003)) == 7
+    assert compute_active_seconds(now, later(1003)) == 1003

@@ -24,7 +24,7 @@ from runtime.core.run.events import (
 )
 from runtime.core.run.frames import count_repeats, is_stuck
 from runtime.core.run.planning import CallModel, plan
-from runtime.core.run.reducer import evolve, fold, initial
+from runtime.core.run.reducer import evolve, fold, make_initial_state
 from runtime.core.values.call_options import CompactionOptions
 from runtime.core.values.errors import IllegalTransition
 from tests.core.run.events import AT, after, begun, frame_of, opened, options, replied
@@ -45,7 +45,8 @@ def turn(number: int, result: Any = "done") -> list[Event]:
 def compacted(turns: int, terms: CompactionOptions | None, result: Any = "done") -> Continuation:
     start: list[Event] = [begun(input={"do": 1}), opened(input={"do": 1}, compaction=terms)]
     return fold(
-        initial(UUID(int=1)), start + [e for n in range(1, turns + 1) for e in turn(n, result)]
+        make_initial_state(UUID(int=1)),
+        start + [e for n in range(1, turns + 1) for e in turn(n, result)],
     )
 
 
@@ -76,7 +77,7 @@ def test_bytes_are_those_of_messages_arguments_and_blobs(less: int, due: bool) -
     parts = (frame.messages, [call.args for call in frame.calls])
     exactly = 2_000 + sum(len(json.dumps(part, separators=(",", ":"))) for part in parts)
     terms = CompactionOptions(bytes=exactly - less)
-    assert frames.compaction_is_due(replace(frame, compaction=terms)) is due
+    assert frames.needs_compaction(replace(frame, compaction=terms)) is due
 
 
 def test_compaction_keeps_input_summary_and_last_turn() -> None:
@@ -94,9 +95,9 @@ def test_compaction_keeps_input_summary_and_last_turn() -> None:
     assert (frame.turn, frame.state) == (3, FrameState.ASKING)
     assert (frame.attempt, frame.failures) == (1, 0)
     assert (now.frame("0.c1.0"), now.usage) == (other, {"tokens": 10})
-    assert not frames.compaction_is_due(frame)  # or it would be summed up for ever
+    assert not frames.needs_compaction(frame)  # or it would be summed up for ever
     once = fold(now, turn(4))
-    assert frames.compaction_is_due(once.frame("0"))
+    assert frames.needs_compaction(once.frame("0"))
     twice = fold(once, [summed(4, "three things were done")]).frame("0")
     assert [m["role"] for m in twice.messages] == ["input", "summary", "model", "results"]
     assert twice.messages[1]["content"] == "three things were done"

@@ -17,9 +17,9 @@ from runtime.core.run.forks import (
     list_changeable,
     without_permissions,
 )
-from runtime.core.run.frames import result_of
+from runtime.core.run.frames import make_call_result
 from runtime.core.run.planning import CallModel, CheckCall, OpenInDoubt, plan
-from runtime.core.run.reducer import Entry, evolve, fold, initial
+from runtime.core.run.reducer import Entry, evolve, fold, make_initial_state
 from runtime.core.values.enums import CallState, Edit, EffectClass, GateKind, Verdict
 from runtime.core.values.errors import IllegalTransition, Unreadable
 from tests.core.run.events import AT, begun, opened, options, replied
@@ -51,7 +51,7 @@ RETURNED = events.ToolReturned(attempt=1, result={"id": 1}, **CALL)
 def after(*happened: Event) -> Continuation:
     """A run whose agent asked for two calls; these events are about the first."""
     reply = replied("t", "u", usage={"output_tokens": 3})
-    return fold(initial(uuid4()), [begun(business_key="k"), opened(), reply, *happened])
+    return fold(make_initial_state(uuid4()), [begun(business_key="k"), opened(), reply, *happened])
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_fork_inherits_results_and_doubts_and_no_permission(
 
 def test_a_fork_is_the_state_with_its_own_id_and_requester() -> None:
     original = after(events.MessageReceived(by="ada", text="hello"), asked())
-    fork = initial(uuid4())
+    fork = make_initial_state(uuid4())
     event = events.Forked(of=original.run, position=4, by="eve", state=fork_document(original))
     assert fold(fork, [begun(requester="eve"), event]) == replace(
         without_permissions(original),
@@ -153,7 +153,7 @@ def gated(call: dict[str, Any]) -> Event:
 
 def forked(*happened: Event) -> Continuation:
     """The first state of a fork of a run whose agent asked for two calls."""
-    now = fold(initial(UUID(int=1)), [begun(), opened(), replied("t", "u"), *happened])
+    now = fold(make_initial_state(UUID(int=1)), [begun(), opened(), replied("t", "u"), *happened])
     assert is_quiescent(now)
     return without_permissions(now)
 
@@ -254,7 +254,7 @@ def test_a_given_reply_takes_the_place_of_the_next_one_and_its_calls_are_asked(w
     assert (frame.given, frame.messages[-1]["given_by"]) == (None, "eve")
     assert call.edited == Edited(by="eve", proposed={"n": 1}, in_fork=True)
     assert without_permissions(later).call("0", "c2.0").edited == call.edited
-    assert "edited_by" not in result_of(replace(call, state=CallState.RETURNED))
+    assert "edited_by" not in make_call_result(replace(call, state=CallState.RETURNED))
     assert continuations.decode_continuation(continuations.encode_continuation(later)) == later
 
 
@@ -265,5 +265,5 @@ def test_a_changed_fork_is_read_as_it_was_written(change: ForkChange) -> None:
     for one in (event, replace(event, state=fork_document(forked()), change=change)):
         text = codec.encode_entry(Entry(at=AT, events=(begun(requester="eve"), one)))
         assert codec.decode_entry(text).events[1] == one
-    copy = fold(initial(uuid4()), [begun(requester="eve"), event])
+    copy = fold(make_initial_state(uuid4()), [begun(requester="eve"), event])
     assert copy.frames == now.frames

@@ -11,7 +11,7 @@ import pytest
 from runtime.core.documents.continuations import encode_continuation
 from runtime.core.run.events import EVENT_TYPES
 from runtime.core.run.reducer import evolve
-from runtime.core.run.transitions import CALLS, FRAMES, PACES, RUNS, next_state
+from runtime.core.run.transitions import CALLS, FRAMES, PACES, RUNS, look_up_next_state
 from runtime.core.values.errors import CoreError
 from tests.core.run import invariants
 from tests.core.run.walks import Walk
@@ -21,7 +21,7 @@ TAKEN: set[tuple[str, str]] = set()
 
 def _watched(table: Any, state: Any, trigger: str, *, subject: str) -> Any:
     """The core's look-up in its tables, noting which keys the walks take."""
-    after = next_state(table, state, trigger, subject=subject)
+    after = look_up_next_state(table, state, trigger, subject=subject)
     TAKEN.add((type(state).__name__, f"{state} {trigger}"))
     return after
 
@@ -32,7 +32,7 @@ def every() -> list[Walk]:
     modules = ("reducer", "calls", "frames", "gates", "forks")
     with pytest.MonkeyPatch.context() as patch:
         for module in modules:
-            patch.setattr(f"runtime.core.run.{module}.next_state", _watched)
+            patch.setattr(f"runtime.core.run.{module}.look_up_next_state", _watched)
         return [Walk(seed) for seed in range(int(os.environ.get("SIGNOFF_WALKS", "2000")))]
 
 

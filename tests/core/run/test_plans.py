@@ -19,7 +19,7 @@ from runtime.core.run.events import (
 )
 from runtime.core.run.forks import fork_document
 from runtime.core.run.planning import StartTool, plan
-from runtime.core.run.reducer import fold, initial
+from runtime.core.run.reducer import fold, make_initial_state
 from runtime.core.values.enums import CallState
 from runtime.core.values.limits import MAX_PLAN_ITEM, MAX_PLAN_ITEMS
 from tests.core.run.events import AT, begun, opened, options, replied
@@ -50,17 +50,19 @@ def test_a_plan_is_written_ticked_and_added_to(changes: dict[str, Any], then: st
 
 def test_one_item_is_at_work() -> None:
     first = frames.change_plan(TWO, doing=1)
-    assert [frames.current_number(one) for one in (TWO, frames.change_plan(first, doing=2))] == [
+    assert [
+        frames.find_current_number(one) for one in (TWO, frames.change_plan(first, doing=2))
+    ] == [
         1,
         2,
     ]
     assert shown(frames.change_plan(first, doing=2)) == "look open, book doing"
-    assert frames.current_item(frames.change_plan(TWO, done=[1])) == {
+    assert frames.find_current_item(frames.change_plan(TWO, done=[1])) == {
         "item": "book",
         "number": 2,
         "of": 2,
     }
-    assert frames.current_item(frames.change_plan(TWO, done=[1, 2])) is None
+    assert frames.find_current_item(frames.change_plan(TWO, done=[1, 2])) is None
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_a_change_that_does_not_fit_names_the_limit(changes: dict[str, Any], why
 
 def test_a_plan_as_large_as_may_be_fits_an_event() -> None:
     whole = frames.change_plan((), write=MOST)
-    assert frames.read_plan(frames.plan_result(whole)) == whole
+    assert frames.read_plan(frames.make_plan_result(whole)) == whole
     assert [frames.read_plan(one) for one in (None, {}, {"plan": [{"text": 1}]})] == [None] * 3
 
 
@@ -90,7 +92,7 @@ def admitted(call: str) -> CallAdmitted:
 
 
 def kept(call: str, plan: frames.Plan) -> list[Event]:
-    result = frames.plan_result(plan)
+    result = frames.make_plan_result(plan)
     return [
         ToolStarted(frame="0", call=call, attempt=1, at=AT),
         ToolReturned(frame="0", call=call, attempt=1, result=result),
@@ -99,7 +101,9 @@ def kept(call: str, plan: frames.Plan) -> list[Event]:
 
 def after(*events: Event) -> Continuation:
     start: list[Event] = [begun(), opened(), replied("plan", "plan")]
-    return fold(initial(UUID(int=1)), [*start, admitted("c1.0"), admitted("c1.1"), *events])
+    return fold(
+        make_initial_state(UUID(int=1)), [*start, admitted("c1.0"), admitted("c1.1"), *events]
+    )
 
 
 def test_the_calls_of_a_turn_change_the_plan_one_after_the_other() -> None:
@@ -126,7 +130,7 @@ def test_compaction_forks_and_documents_keep_the_plan() -> None:
     short = fold(now, [Compacted(frame="0", until=3, summary="s", by="author", usage={})])
     assert [one.id for one in short.frame("0").calls] == ["c2.0"]
     fork = Forked(of=now.run, position=9, by="eve", state=fork_document(short))
-    copy = fold(initial(uuid4()), [begun(requester="eve"), fork])
+    copy = fold(make_initial_state(uuid4()), [begun(requester="eve"), fork])
     for state in (short, copy):
         assert state.frame("0").todo == (PlanItem(text="look", state="done"), last[1])
         text = continuations.encode_continuation(state)

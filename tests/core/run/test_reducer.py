@@ -14,14 +14,14 @@ from runtime.core.run.continuation import (
     Pace,
     Phase,
     Undelivered,
-    steered_by,
+    list_steering_people,
 )
 from runtime.core.run.events import Event
 from runtime.core.run.forks import fork_document
-from runtime.core.run.frames import undelivered_to
+from runtime.core.run.frames import list_undelivered
 from runtime.core.run.gates import is_blocked_by_gate
 from runtime.core.run.planning import CallModel, EndRun, plan
-from runtime.core.run.reducer import evolve, fold, initial
+from runtime.core.run.reducer import evolve, fold, make_initial_state
 from runtime.core.values.enums import CallPreview, CallState, EffectClass, GateKind, Verdict
 from runtime.core.values.errors import IllegalTransition, UnknownSubject
 from runtime.core.values.verdicts import FRAME_GATES
@@ -90,7 +90,7 @@ def test_a_frame_opens_once_and_for_an_admitted_call(event: Event, subject: str)
 
 @pytest.mark.parametrize("before", [[], [begun(), events.Cancelling(by="ada", reason="enough")]])
 def test_no_frame_opens_unless_its_run_goes_on(before: list[Event]) -> None:
-    assert refused(fold(initial(UUID(int=1)), before), opened()) == ("Frame", "open")
+    assert refused(fold(make_initial_state(UUID(int=1)), before), opened()) == ("Frame", "open")
 
 
 def test_a_run_that_left_takes_no_event_but_its_import() -> None:
@@ -323,8 +323,8 @@ def test_only_an_open_question_gets_an_answer() -> None:
 
 
 def test_an_answer_that_was_given_without_it_is_not_the_last_one() -> None:
-    now = fold(initial(UUID(int=7)), (begun(), HELLO, opened()))
-    assert undelivered_to(now, "0") == ({"role": "message", "by": "ada", "content": "hello"},)
+    now = fold(make_initial_state(UUID(int=7)), (begun(), HELLO, opened()))
+    assert list_undelivered(now, "0") == ({"role": "message", "by": "ada", "content": "hello"},)
     now = fold(now, [THERE, replied(heard=1)])
     assert (now.frames["0"].state, now.frames["0"].outcome) == (FrameState.ASKING, None)
     assert now.unheard == (Undelivered(by="bea", text="there"),)
@@ -337,7 +337,7 @@ def test_an_answer_that_was_given_without_it_is_not_the_last_one() -> None:
 
 def test_only_the_root_hears_and_no_more_than_was_said() -> None:
     now = after(*ADMITTED, CHILD, HELLO)
-    assert undelivered_to(now, "0.c1.0") == ()
+    assert list_undelivered(now, "0.c1.0") == ()
     for event in (replied(frame="0.c1.0", heard=1), replied(heard=-1), replied(heard=2)):
         with pytest.raises(IllegalTransition, match="unheard"):
             fold(after(HELLO) if event.frame == "0" else now, [event])
@@ -356,9 +356,13 @@ def test_an_event_adds_its_sender() -> None:
 
 def test_a_reviewer_who_wrote_is_kept_apart_from_the_origin() -> None:
     now = after(replace(THERE, reviewer=True))
-    assert (now.origin, now.reviewers, steered_by(now)) == (("ada",), ("bea",), ("ada", "bea"))
+    assert (now.origin, now.reviewers, list_steering_people(now)) == (
+        ("ada",),
+        ("bea",),
+        ("ada", "bea"),
+    )
     fork = events.Forked(of=now.run, position=4, by="eve", state=fork_document(now))
-    copy = fold(initial(UUID(int=2)), [begun(requester="eve"), fork])
+    copy = fold(make_initial_state(UUID(int=2)), [begun(requester="eve"), fork])
     assert (copy.origin, copy.reviewers) == (("ada", "bea", "eve"), ())
 
 
@@ -368,7 +372,7 @@ def test_a_fork_has_the_origin_of_its_original() -> None:
         event = events.Forked(
             of=UUID(int=2), position=4, by="eve", state={**state, "origin": origin}
         )
-        now = fold(initial(UUID(int=2)), [begun(requester="eve"), event])
+        now = fold(make_initial_state(UUID(int=2)), [begun(requester="eve"), event])
         assert now.origin == people
 
 

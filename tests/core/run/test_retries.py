@@ -16,7 +16,7 @@ from runtime.core.run.events import (
     ToolFailed,
     WaitEnded,
 )
-from runtime.core.run.reducer import fold, initial
+from runtime.core.run.reducer import fold, make_initial_state
 from runtime.core.values.call_options import ModelOptions, RetryPolicy
 from runtime.core.values.enums import EffectClass, FailureCause
 from runtime.core.values.errors import UnknownSubject
@@ -118,7 +118,7 @@ def test_without_another_model_a_failure_names_none() -> None:
 
 
 def test_each_turn_begins_again_with_the_first_model() -> None:
-    now = fold(initial(UUID(int=1)), [begun(), opened(model=FRAME.terms)])
+    now = fold(make_initial_state(UUID(int=1)), [begun(), opened(model=FRAME.terms)])
     asked = []
     for _ in range(6):
         frame = now.frame("0")
@@ -156,7 +156,7 @@ def test_rounds_get_rarer_up_to_the_longest_wait(rounds: int, jitter: float) -> 
 
 
 def test_an_outage_counts_from_its_first_attempt() -> None:
-    now, counts = fold(initial(UUID(int=1)), [begun(), opened(model=FRAME.terms)]), []
+    now, counts = fold(make_initial_state(UUID(int=1)), [begun(), opened(model=FRAME.terms)]), []
     for cause in (FailureCause.PROVIDER, FailureCause.LIMIT, FailureCause.PROVIDER):
         now = fold(now, [_again(now.frame("0"), cause), WaitEnded(frame="0", call=None)])
         outage = now.frame("0").outage
@@ -187,7 +187,7 @@ def test_people_are_asked_a_timeout_after_the_first_failure() -> None:
 
 
 def test_a_model_whose_replies_all_break_off_is_paid_a_few_times() -> None:
-    now = fold(initial(UUID(int=1)), [begun(), opened(model=FRAME.terms)])
+    now = fold(make_initial_state(UUID(int=1)), [begun(), opened(model=FRAME.terms)])
     at, calls = AT, 0
     while True:
         paid = {"usage": {"input_tokens": 9}, "at": at, "jitter": 0.0}

@@ -10,10 +10,10 @@ from runtime.core.run import events, planning
 from runtime.core.run.continuation import Call, Continuation, FrameState, Phase
 from runtime.core.run.events import Event, GateOpened
 from runtime.core.run.forks import fork_document, is_quiescent
-from runtime.core.run.frames import cut_point, memory_is_due
-from runtime.core.run.gates import gate_of_call
+from runtime.core.run.frames import cut_point, needs_memory_summary
+from runtime.core.run.gates import find_gate_of_call
 from runtime.core.run.planning import Command, plan
-from runtime.core.run.reducer import evolve, initial
+from runtime.core.run.reducer import evolve, make_initial_state
 from runtime.core.run.retries import (
     on_no_reply,
     on_not_performed,
@@ -24,7 +24,7 @@ from runtime.core.run.retries import (
 from runtime.core.values.budgets import Limit
 from runtime.core.values.call_options import CallOptions, CompactionOptions
 from runtime.core.values.enums import CallPreview, CallState, Edit, EffectClass, GateKind, Verdict
-from runtime.core.values.ids import ROOT, depth_of
+from runtime.core.values.ids import ROOT, compute_depth
 from runtime.core.values.verdicts import BEFORE_CALL, FRAME_GATES, VERDICTS_AT
 from tests.core.run.events import AT, begun, opened, options
 
@@ -42,7 +42,7 @@ class Walk:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.restless = self.random.random() < 0.5  # halted now and then
-        self.now = initial(UUID(int=self.random.getrandbits(128)))
+        self.now = make_initial_state(UUID(int=self.random.getrandbits(128)))
         self.states: list[Continuation] = [self.now]
         self.history: list[Event] = []
         given: dict[str, Any] = (
@@ -170,7 +170,7 @@ class Walk:
         ]
 
     def _late(self, frame: str, call: Call) -> list[Event]:
-        asked = gate_of_call(self.now, frame, call.id)
+        asked = find_gate_of_call(self.now, frame, call.id)
         gate = None if asked is None else asked.gate
         place: dict[str, Any] = {"frame": frame, "call": call.id, "attempt": call.attempt}
         returned = events.OutcomeArrived(
@@ -352,7 +352,7 @@ class Walk:
         ]
 
     def _summaries(self, frame: str) -> list[Event]:
-        if memory_is_due(self.now, self.now.frame(frame)):
+        if needs_memory_summary(self.now, self.now.frame(frame)):
             usage = {"input_tokens": 4}
             return [events.MemorySummarised(frame=frame, at=AT, digest="sha256:s", usage=usage)]
         until = cut_point(self.now.frame(frame))
@@ -382,7 +382,7 @@ class Walk:
     def _judgements(self, effect: planning.CheckCall) -> list[Event]:
         if self.previews.random() < 0.05:
             return [self._preview(effect)]
-        may_nest = depth_of(effect.frame) < 3
+        may_nest = compute_depth(effect.frame) < 3
         effect_class = self.random.choice(list(EffectClass))
         digest = f"sha256:{self.denials.random()}"
         delegate = "agent-n" if may_nest and self.random.random() < 0.4 else None

@@ -153,22 +153,22 @@ def test_a_call_that_is_or_was_a_write_is_not_repeated(rig: MakeBench, effect: E
 def test_a_refusal_holds_longer_each_time_and_not_against_mail() -> None:
     now = 100.0
     backoff, run = RunBackoff(clock=lambda: now), uuid4()
-    assert backoff.skipped_at(run) is None
+    assert backoff.find_skipped_signal(run) is None
     pauses = []
     for _ in range(9):
         backoff.add(run, signal_version=1)
         began = now
-        while backoff.skipped_at(run) == 1:
+        while backoff.find_skipped_signal(run) == 1:
             now += 0.5
         pauses.append(now - began)
     assert pauses == [1, 2, 4, 8, 16, 32, MAX_PAUSE_SECONDS, MAX_PAUSE_SECONDS, MAX_PAUSE_SECONDS]
     backoff.add(run, signal_version=1)
-    assert backoff.skipped_at(run) == 1
+    assert backoff.find_skipped_signal(run) == 1
     assert backoff.forward_once(run) is False
     now += MAX_PAUSE_SECONDS
     assert [backoff.forward_once(run) for _ in range(3)] == [True, False, False], "one hint a pause"
     backoff.drop(run)
-    assert backoff.skipped_at(run) is None
+    assert backoff.find_skipped_signal(run) is None
 
 
 # The version gate

@@ -182,8 +182,8 @@ def test_the_preview_before_a_call_is_made_once_and_its_slot_starts_the_call(
     desk.context = replace(desk.context, effect_pool=EffectPool(desk.effects, slots=1))
     slots = desk.context.effect_pool._tools
     run = desk.advance(desk.start("a"))
-    real = StepWriter.clock
-    monkeypatch.setattr(StepWriter, "clock", lambda writer: real(writer) + late)
+    real = StepWriter.read_clock
+    monkeypatch.setattr(StepWriter, "read_clock", lambda writer: real(writer) + late)
     desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
     Run.objects.filter(id=run.id).update(isolated=isolated)
     desk.advance_once(run.id, isolated=isolated)
@@ -450,7 +450,7 @@ def test_a_worker_whose_tools_hang_is_not_ready(rig: MakeBench, hang: Hang) -> N
         until(worker.first, "the worker to beat")
     desk.heartbeat.retire(60.0)
     other.heartbeat.retire(60.0)
-    until(lambda: not workers_query.worker_beats(_WITHIN, here) or None, "no worker to be ready")
+    until(lambda: not workers_query.has_live_worker(_WITHIN, here) or None, "no worker to be ready")
     assert WorkerProcess.objects.filter(hung=True).count() == 2
 
 

@@ -201,7 +201,7 @@ def test_the_outcome_of_another_attempt_or_time_settles_nothing(late: Late) -> N
         at = datetime.fromisoformat(str(started["at"]))
         assert late_outcomes.insert(own, replace(first, attempt=3, started_at=at))
     with transaction.atomic():
-        runs.notify_signal(pool.djangos(), run)
+        runs.notify_signal(pool.use_django_connection(), run)
     assert late.other.advance(run).status == "suspended"
     assert "OutcomeArrived" not in types(run)
 

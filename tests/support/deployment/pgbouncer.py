@@ -60,7 +60,7 @@ def _command() -> str:
 def before(url: str, *without: str) -> Iterator[str]:
     """The URL of a PgBouncer in transaction pooling before the Postgres of that URL; ends with the block."""
     found = psycopg.conninfo.conninfo_to_dict(url)
-    account = users.unprivileged()
+    account = users.find_unprivileged_account()
     folder = Path(tempfile.mkdtemp(prefix="signoff-pgbouncer-"))
     folder.chmod(0o755)
     port = servers.free_port()

@@ -162,7 +162,10 @@ class Services:
         """Redis' programs under the names that the file uses, on a port of ours."""
         self.shims.mkdir()
         self.shims.chmod(0o755)
-        server = shutil.copy(binaries.broker(users.starter(), self.folder), self.shims / "valkey")
+        server = shutil.copy(
+            binaries.find_broker_program(users.read_starter_account(), self.folder),
+            self.shims / "valkey",
+        )
         code = (
             "import os, redis; print('PONG' if redis.Redis(port="
             f"{self.broker_port}, password=os.environ['REDISCLI_AUTH']).ping() else '')"

@@ -10,7 +10,7 @@ from pytest_django import Settings
 
 from runtime.models import ArchivedRun, DroppedObject, Run
 from runtime.ports import wiring
-from runtime.store.object_stores.stores import store_at
+from runtime.store.object_stores.stores import open_store
 from runtime.upkeep.retention_rules import parse
 from tests.support.office import Target
 from tests.system.fault_injection.harness import points
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("forks", "object_store
 
 def archive(folder: str) -> None:
     """Archive due runs into this folder."""
-    wiring.plug(objects=store_at(folder))
+    wiring.plug(objects=open_store(folder))
     call_command("archive_runs")
 
 

@@ -99,7 +99,7 @@ def test_a_killed_consume_uses_the_approval_once(
         assert other.status_code == 200
         assert code(bot.use(made)) == (409, "already_consumed")
     assert ApprovalUse.objects.count() == 1
-    assert [run for run, _ in used_approvals.all_spent()] == [UUID(made)]
+    assert [run for run, _ in used_approvals.list_spent()] == [UUID(made)]
     assert bot.report(made).status_code == 200
     assert desk.advance(made) == "completed"
     assert not verify(UUID(made)).findings

@@ -77,7 +77,7 @@ def test_a_result_whose_web_process_was_killed_is_given_again_or_was_given(
     is_collected = point.startswith("committed")
     assert (ask(ada) != run) is is_collected
     call = gateway_calls.read(gateway="tickets", run=run, actor=ada)
-    assert gateway_calls.answer_of(call) is not None
+    assert gateway_calls.find_answer(call) is not None
     assert len(upstream.calls) == 1
     collect(ada, run)
     assert AuditEntry.objects.filter(run=run, act=gateway_calls.COLLECTED).count() == 1
@@ -132,7 +132,7 @@ def test_a_killed_worker_calls_the_upstream_server_once_at_most(
         status = desk.advance(run)
     call = gateway_calls.read(gateway="tickets", run=ask(ada), actor=ada)
     assert (status, call.status, call.id) == ("completed", "completed", run)
-    answer = gateway_calls.answer_of(call)
+    answer = gateway_calls.find_answer(call)
     assert answer is not None
     assert answer["result"] == ("made Tea" if len(upstream.calls) else None)
     assert len(upstream.calls) <= 1

@@ -41,7 +41,7 @@ def standby_of(cluster: Cluster, place: Path) -> Iterator[Cluster]:
     backup = spawn.start(
         [cluster.programs / "pg_basebackup", "-d", source, "-D", copy.data, "-R", "-c", "fast"],
         account=cluster.account,
-        environment=spawn.plain_environment(),
+        environment=spawn.build_plain_environment(),
         folder=place,
         log=subprocess.DEVNULL,
     )

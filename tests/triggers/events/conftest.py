@@ -65,7 +65,7 @@ def desk(by_hand: None, cast: Cast, monkeypatch: pytest.MonkeyPatch) -> Desk:
     kinds: dict[str, Any] = {"full_name": {"type": "string"}, "level": {"type": "integer"}}
     published(input_schema={**object_of(**kinds), "additionalProperties": False})
     made = Desk()
-    monkeypatch.setattr(pool, "now", lambda connection: made.at)
+    monkeypatch.setattr(pool, "read_clock", lambda connection: made.at)
     return made
 
 

@@ -283,7 +283,7 @@ def test_pause_resume_and_end(desk: Desk) -> None:
     changes.resume(TriggerKind.EVENT, id=made, actor=ADMIN)
     desk.send()
     desk.sweep(2)
-    changes.end(TriggerKind.EVENT, id=made, actor=ADA)
+    changes.end_trigger(TriggerKind.EVENT, id=made, actor=ADA)
     assert told(made)[1:] == [("e2", "started", ""), ("e4", "skipped", "the trigger was ended")]
     shown = listing.read_one(TriggerKind.EVENT, made, ADA)
     assert (shown.state, shown.makers, shown.changeable) == ("ended", ("ada", "admin"), False)
@@ -394,10 +394,10 @@ def test_a_key_is_one_short_value(data: Any) -> None:
     facts = {"id": "1", "source": "s", "name": "person", "subject": "", "time": "", "data": data}
     definition = EventDefinition(**DEFINITION)
     with pytest.raises(InvalidInput) as caught:
-        definition.key_of(facts)
+        definition.compute_key(facts)
     assert caught.value.field == "key"
-    assert definition.key_of({**facts, "data": "x" * MAX_KEY}) == "x" * MAX_KEY
-    assert definition.key_of({**facts, "data": 7}) == "7"
+    assert definition.compute_key({**facts, "data": "x" * MAX_KEY}) == "x" * MAX_KEY
+    assert definition.compute_key({**facts, "data": 7}) == "7"
 
 
 def test_an_event_waits_no_longer_than_some_debounces_while_others_come() -> None:

@@ -53,11 +53,11 @@ def kind(request: pytest.FixtureRequest) -> str:
 def filled(
     kind: str, request: pytest.FixtureRequest, desk: Desk, settings: Settings, tmp_path: Path
 ) -> Iterator[Bucket]:
-    forget = bucket.listing_at.cache_clear
+    forget = bucket.open_listing.cache_clear
     if kind == "folder":
         address, store = "s3://folder/in", LocalStore(tmp_path / "in", mkdir=True)
         patch = request.getfixturevalue("monkeypatch")
-        patch.setattr(bucket, "listing_at", lambda _: Listing(store))
+        patch.setattr(bucket, "open_listing", lambda _: Listing(store))
     else:
         address = request.getfixturevalue("bucket")
         store = from_url(address, client_options={"allow_http": True})  # type: ignore[assignment]
@@ -110,7 +110,7 @@ def test_the_data_of_an_object_and_one_of_a_gigabyte(
 def test_a_large_bucket_is_listed_page_by_page(
     filled: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bucket.listing_at(filled.address), "max_objects", 2)
+    monkeypatch.setattr(bucket.open_listing(filled.address), "max_objects", 2)
     monkeypatch.setattr(buckets, "TAKEN", 1)
     for n in range(5):
         filled.put("Ann", f"{n}.json")
@@ -140,7 +140,7 @@ def test_a_store_that_answers_late_loses_nothing_and_holds_up_no_other(
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with monkeypatch.context() as patch:
             patch.setenv("AWS_ENDPOINT_URL", url)
-            unwell = bucket.listing_at(address)
+            unwell = bucket.open_listing(address)
         find = Listing.after
 
         def after(self: Listing, cursor: str) -> Any:
@@ -156,8 +156,8 @@ def test_a_store_that_answers_late_loses_nothing_and_holds_up_no_other(
         assert asked.count("late") == 1  # and again after a minute, behind the others
         filled.look(31)
         assert (asked.count("late"), asked[-1]) == (2, "late")
-    healthy = bucket.listing_at(filled.address)
-    monkeypatch.setattr(bucket, "listing_at", lambda _: healthy)
+    healthy = bucket.open_listing(filled.address)
+    monkeypatch.setattr(bucket, "open_listing", lambda _: healthy)
     filled.look(61)
     assert (source(late).problem, [name for name, *_ in told(late)]) == ("", ["a.json"])
 

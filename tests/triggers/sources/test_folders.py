@@ -213,8 +213,8 @@ def test_a_file_that_changes_or_goes_is_left_to_a_later_look(
     for each in opened:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(each)
-    assert reading.content_fields("A.JSON", reading.text_of(b"1")) == {"json": 1}
-    assert reading.content_fields("a.json", reading.text_of(b"\0")) == {}
+    assert reading.parse_content("A.JSON", reading.decode_content(b"1")) == {"json": 1}
+    assert reading.parse_content("a.json", reading.decode_content(b"\0")) == {}
 
 
 def test_unfinished_files_and_folders_are_passed(desk: Desk, filed: UUID, inbox: Path) -> None:
@@ -307,8 +307,8 @@ def test_a_paused_trigger_leaves_its_files_and_an_ended_one_forgets_them(
     look(desk)
     look(desk)
     assert len(told(filed)) == 1
-    changes.end(TriggerKind.EVENT, id=filed, actor=ADA)
-    retention.enforce(pool.djangos(), threading.Event())
+    changes.end_trigger(TriggerKind.EVENT, id=filed, actor=ADA)
+    retention.enforce(pool.use_django_connection(), threading.Event())
     assert (TriggerSource.objects.count(), WatchedFile.objects.count()) == (0, 0)
 
 

@@ -42,7 +42,7 @@ SIGNED = {
 
 def arrive(made: UUID, id: str, **data: Any) -> None:
     """Keep an event of the trigger's source, as the sweeper that reads the source does."""
-    with pool.in_transaction() as connection:
+    with pool.join_transaction() as connection:
         row = trigger_rows.read(connection, made)
         assert row is not None
         one = trigger.read_signed(connection, row).definition

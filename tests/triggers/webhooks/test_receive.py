@@ -163,7 +163,7 @@ def test_a_paused_trigger_keeps_deliveries_for_a_retry(desk: Desk) -> None:
 def test_an_ended_trigger_receives_nothing(desk: Desk) -> None:
     made = desk.make()
     hook = webhooks.make(id=made, scheme="github", actor=ADA)
-    changes.end(TriggerKind.EVENT, id=made, actor=ADA)
+    changes.end_trigger(TriggerKind.EVENT, id=made, actor=ADA)
     with pytest.raises(NoSuchWebhook):
         receive(hook.address, signed(hook.secret), BODY)
     assert told(made) == []

@@ -92,7 +92,7 @@ def code(answer: Any) -> tuple[int, str]:
 def wait_for(moment: str) -> None:
     """Wait until the clock of the database has come to a time of an answer."""
     time = datetime.fromisoformat(moment)
-    until(lambda: (clock.now() >= time) or None, moment)
+    until(lambda: (clock.read_time() >= time) or None, moment)
 
 
 @pytest.fixture

@@ -76,5 +76,5 @@ def send_due() -> None:
 
 def pass_time() -> None:
     """Make every message due that waits for another attempt or its request, or that a sender left."""
-    at = clock.now()
+    at = clock.read_time()
     OutboxMessage.objects.filter(ended_at=None).update(next_at=at, leased_until=None)

@@ -44,4 +44,4 @@ def test_programs_do_not_see_it_and_cannot_start_it(ada_api: Caller) -> None:
     answer = ada_api.post("/runs", {"agent": AGENT, "input": {}})
     assert (answer.status_code, answer.json()["field"]) == (422, "agent")
     with pytest.raises(UnknownAgent):
-        wiring.catalogue().check_input(AGENT, {})  # as a schedule or a trigger does
+        wiring.resolve_catalogue().check_input(AGENT, {})  # as a schedule or a trigger does

@@ -53,7 +53,7 @@ def told(url: str) -> AttemptResult:
 
 def add(**fields: Any) -> OutboxMessage:
     values = {"kind": "test", "destination": "d", "lane": "a", "subject": str(uuid4())}
-    return OutboxMessage.objects.create(next_at=clock.now(), **{**values, **fields})
+    return OutboxMessage.objects.create(next_at=clock.read_time(), **{**values, **fields})
 
 
 class Kind(MessageKind):
@@ -65,7 +65,7 @@ class Kind(MessageKind):
         self.sent: list[OutboxMessage] = []
 
     def compose(self, message: OutboxMessage) -> Content:
-        at = clock.now()
+        at = clock.read_time()
         return Content(body="{}", occurred_at=at, gives_up_at=at + timedelta(days=1))
 
     def send(self, message: OutboxMessage) -> AttemptResult:
@@ -163,10 +163,10 @@ def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_busy_receiver_says_when_to_come_again(status: int, after: str, seconds: int) -> None:
     with serving(lambda request, _: respond(request, status, Retry_After=after)) as url:
         answer = told(url)
-    add(gives_up_at=clock.now() + timedelta(days=7))
+    add(gives_up_at=clock.read_time() + timedelta(days=7))
     message = messages.claim()
     assert message is not None
-    before = clock.now()
+    before = clock.read_time()
     messages.begin(message, None)
     messages.finish(message, answer)
     again = OutboxMessage.objects.get().next_at - before
@@ -309,7 +309,7 @@ def test_a_certificate_must_be_trusted_and_of_that_name(
 ) -> None:
     assert told(secure).text.startswith("SSLCertVerificationError")
     trusting = ssl.create_default_context(cafile=str(certificate))
-    monkeypatch.setattr(webhook, "authorities", lambda: trusting)
+    monkeypatch.setattr(webhook, "load_authorities", lambda: trusting)
     assert told(secure).status == 204
     other = secure.replace("localhost", "127.0.0.1")
     assert told(other).text.startswith("SSLCertVerificationError")

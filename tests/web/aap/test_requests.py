@@ -305,7 +305,7 @@ def test_a_call_without_a_report_is_in_doubt_until_it_comes(
     page = shows(bea, f"/a/{doubt.id}/", "Asked by an agent outside", hides=["Run it again"])
     assert "It happened" in page
     with pytest.raises(InvalidInput, match="makes the call once"):
-        checks.verdict("run_again", "outcome", GateKind.IN_DOUBT, doubt)
+        checks.check_verdict("run_again", "outcome", GateKind.IN_DOUBT, doubt)
     assert not verify(UUID(made["id"])).findings
     assert bot.read(made["id"])["status"] == "approved"
     assert bot.report(made["id"]).status_code == 200
@@ -359,7 +359,7 @@ def test_a_request_outlasts_its_replays_whatever_retention_says(
     made = bot.ask(key="k")
     desk.decide(made["id"], "deny", "No")
     for age, removed in ((days - 0.1, 0), (days + 0.1, 1)):
-        ended = clock.now() - timedelta(days=age)
+        ended = clock.read_time() - timedelta(days=age)
         Run.objects.update(ended_at=ended, status=status)
         with pool.open_own() as connection:
             assert sum(group.runs for group in retention.preview(connection)) == removed

@@ -10,7 +10,7 @@ from django.test import override_settings
 
 from approvals import clock
 from approvals.decisions.decide import undo
-from approvals.governance.allowance_changes import arguments
+from approvals.governance.allowance_changes import list_arguments
 from approvals.models import Instance, InstanceWebhook, OutboxMessage, Token
 from approvals.outbox import messages
 from runtime.models import Run
@@ -76,7 +76,7 @@ def test_an_allowance_that_passes_the_call_is_told_at_once(
     desk.advance(first["id"])
     reviewers("cora")
     approval = desk.approval(first["id"])
-    in_force(approval, limits={argument.name: ANY for argument in arguments(approval)})
+    in_force(approval, limits={argument.name: ANY for argument in list_arguments(approval)})
     passed = hooked.ask()
     desk.advance(passed["id"])
     assert desk.approval(passed["id"]).allowance is not None
@@ -126,10 +126,10 @@ def test_a_sender_that_lost_its_lease_records_nothing(hooked: Door, hook: Hook, 
     claimed = messages.claim()
     assert claimed is not None
     assert messages.claim() is None
-    OutboxMessage.objects.update(leased_until=clock.now())
+    OutboxMessage.objects.update(leased_until=clock.read_time())
     again = messages.claim()
     assert again is not None
-    messages.end(claimed, OutboxMessage.EndState.DROPPED)
+    messages.end_message(claimed, OutboxMessage.EndState.DROPPED)
     assert not messages.begin(claimed, None)
     assert OutboxMessage.objects.get().ended_at is None
     assert messages.begin(again, None)
@@ -157,7 +157,7 @@ def test_a_token_that_is_revoked_during_the_verification_does_nothing(
     hook: Hook, provisioner: Door, bot: Door, method: str
 ) -> None:
     def answer(request: BaseHTTPRequestHandler, body: bytes) -> None:
-        aside(lambda: Token.objects.update(revoked_at=clock.now()))
+        aside(lambda: Token.objects.update(revoked_at=clock.read_time()))
         hook.take(request, body)
 
     path = "/instances" if method == "POST" else path_of_instance()

@@ -129,13 +129,13 @@ def test_an_expired_token_opens_nothing(cast: Cast) -> None:
     # A web process that has not seen the end of the day refuses it at the rights, too.
     over = token.created_at + timedelta(days=2)
     actor = Actor(person="bea", token=token.public_id)
-    assert principals.principal_of(actor) is not None
+    assert principals.find_principal(actor) is not None
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT {principals.CREDENTIALS}", {"person": "bea", "token": token.public_id}
         )
         (held,) = cursor.fetchone()
-    assert principals.from_rights(actor, held, over) is None
+    assert principals.restore_principal(actor, held, over) is None
     expired = tokens.issue(Token(owner=cast.bea, scopes=sorted(ALL_SCOPES)), days=-1)
     api = Client(headers={"authorization": f"Bearer {expired}"})
     assert api.get("/api/v1/approvals").status_code == 401

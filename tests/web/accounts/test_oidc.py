@@ -66,7 +66,7 @@ def test_a_stranger_gets_an_account_without_any_right(acme: OpenIDProvider) -> N
     person = User.objects.get(username=ZOE)
     assert (person.email, person.first_name) == (ZOE, "Zoe Novak")
     assert not person.has_usable_password()
-    principal = principals.principal_of(Actor(person=ZOE))
+    principal = principals.find_principal(Actor(person=ZOE))
     assert principal is not None
     assert principal.groups == frozenset()
     assert {row.givers[0] for row in Assignment.objects.filter(person=person)} == {"oidc:acme"}
@@ -82,7 +82,7 @@ def test_what_the_provider_made_is_bound_to_it(acme: OpenIDProvider) -> None:
     acme.claims = {"sub": "2", "email": "yan@acme.example", "email_verified": True}
     _sign_in(Client())
     for name in (ZOE, "yan@acme.example"):
-        assert "oidc:acme" in assignments.hands(name)  # so they are no two independent admins
+        assert "oidc:acme" in assignments.list_hands(name)  # so they are no two independent admins
 
 
 def test_a_login_makes_a_new_session_that_lasts_as_long_as_others(acme: OpenIDProvider) -> None:
@@ -224,7 +224,7 @@ def test_who_knew_a_password_keeps_no_way_in(acme: OpenIDProvider, cast: Cast) -
     accounts.set_password("ada", "a giver knows this", actor="admin")
     _connect(log_in(User.objects.get(username="ada")), "a giver knows this")
     accounts.set_password("ada", "only ada knows this", actor="ada")
-    row = assignments.latest([cast.ada])[cast.ada.pk, assignments.CREDENTIAL]
+    row = assignments.read_latest([cast.ada])[cast.ada.pk, assignments.CREDENTIAL]
     accounts.confirm("ada", assignments.CREDENTIAL, seq=row.seq, actor=None)
     assert not assignments.sign_ins(cast.ada)
 

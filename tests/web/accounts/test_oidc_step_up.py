@@ -148,5 +148,5 @@ def test_a_person_without_a_password_adds_an_app_just_after_a_sign_in(acme: Open
         new = second_factors.generate_app("bea", browser.session["new_app"])
         code = Phone(key=new.key).code()
         answer = browser.post("/account/second/app/", {"name": "App", "code": code})
-        assert len(second_factors.of_person(User.objects.get(username="bea"))) == added
+        assert len(second_factors.list_factors(User.objects.get(username="bea"))) == added
     has(page_of(answer), "Recovery codes")

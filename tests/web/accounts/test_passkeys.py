@@ -136,7 +136,7 @@ def test_a_passkey_is_added_with_the_password_and_our_challenge(cast: Cast) -> N
     here.post(ADD, {"name": "Key", "password": PASSWORD, "passkey": other})
     elsewhere = Passkey().create(_options(here, "add"), "https://evil.example")
     here.post(ADD, {"name": "Key", "password": PASSWORD, "passkey": elsewhere})
-    assert second_factors.of_person(cast.bea) == []
+    assert second_factors.list_factors(cast.bea) == []
 
 
 ATTACKS: dict[str, Callable[[Passkey, dict[str, Any]], str]] = {

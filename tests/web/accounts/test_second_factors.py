@@ -110,7 +110,7 @@ def test_a_recovery_code_works_once_even_if_no_key_opens_the_app(
         give_password(browser, "bea")
         give_code(browser, f" {phone.recovery[3].upper()} ")
         assert reader_of(browser) == expected
-    assert second_factors.codes_left(cast.bea) == second_factors.RECOVERY_CODES - 1
+    assert second_factors.count_codes(cast.bea) == second_factors.RECOVERY_CODES - 1
 
 
 def test_the_second_step_ends_with_its_time_the_password_and_the_account(
@@ -121,8 +121,8 @@ def test_the_second_step_ends_with_its_time_the_password_and_the_account(
     accounts.set_password("bea", "an0ther long passphrase", actor=None)
     assert give_code(browser, phone.code())["Location"] == "/login/"
     late.post("/login/", {"username": "bea", "password": "an0ther long passphrase"})
-    now = clock.now
-    monkeypatch.setattr(clock, "now", lambda: now() + timedelta(minutes=10, seconds=1))
+    now = clock.read_time
+    monkeypatch.setattr(clock, "read_time", lambda: now() + timedelta(minutes=10, seconds=1))
     assert give_code(late, phone.code())["Location"] == "/login/"
     other = phone_of("ada")
     give_password(disabled, "ada")
@@ -146,7 +146,7 @@ def test_a_person_adds_an_app_with_the_password(
     for wrong in ({"password": "wrong"}, {"code": "000000"}, {"name": " "}):
         _, answer = _add(browser, **wrong)
         assert answer.status_code == 422
-    assert second_factors.of_person(cast.bea) == []
+    assert second_factors.list_factors(cast.bea) == []
     phone, answer = _add(browser)
     codes = re.findall(r"[0-9a-f]{4}(?:-[0-9a-f]{4}){3}", has(page_of(answer), "shown this once"))
     assert len(codes) == second_factors.RECOVERY_CODES
@@ -165,13 +165,13 @@ def test_a_person_removes_a_factor_with_the_password(
 ) -> None:
     phone_of("bea")
     browser, other = log_in(cast.bea), log_in(cast.bea)
-    [row] = second_factors.of_person(cast.bea)
+    [row] = second_factors.list_factors(cast.bea)
     path = f"/account/second/{row.id}/remove/"
     browser.post(path, {"password": "wrong"})
-    assert second_factors.of_person(cast.bea)
+    assert second_factors.list_factors(cast.bea)
     assert log_in(cast.ada).post(path, {"password": PASSWORD}).status_code == 404
     browser.post(path, {"password": PASSWORD})
-    assert (second_factors.of_person(cast.bea), second_factors.codes_left(cast.bea)) == ([], 0)
+    assert (second_factors.list_factors(cast.bea), second_factors.count_codes(cast.bea)) == ([], 0)
     assert (reader_of(browser), reader_of(other)) == ("bea", None)
     assert "bea removed the second factor Phone" in audit_log.messages
 
@@ -190,7 +190,7 @@ def test_an_admin_removes_the_factors_of_a_person_who_lost_them(
     phone_of("bea")
     theirs = log_in(cast.bea)
     log_in(cast.admin).post("/people/bea/second/reset/")
-    assert second_factors.of_person(cast.bea) == []
+    assert second_factors.list_factors(cast.bea) == []
     assert reader_of(theirs) is None
     assert "admin removed the second factors of bea" in audit_log.messages
     browser = Client()
@@ -224,7 +224,7 @@ def test_a_row_that_another_program_wrote_opens_nothing_and_is_still_asked_for(c
 )
 def test_postgres_refuses_what_would_open_a_factor_again(cast: Cast, change: str) -> None:
     phone_of("bea")
-    [row] = second_factors.of_person(cast.bea)
+    [row] = second_factors.list_factors(cast.bea)
     second_factors.remove("bea", row.id, keep="")
     with (
         pytest.raises((InternalError, ProgrammingError), match="end once"),

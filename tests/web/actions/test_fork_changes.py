@@ -12,7 +12,7 @@ from agents.sdk.spec import EACH
 from approvals.models import Approval, AuditEntry
 from runtime.control.interventions import send_message
 from runtime.core.values.budgets import BudgetLimits
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 from runtime.keyring import sealing
 from runtime.models import Run
 from runtime.ports.access import Actor
@@ -130,7 +130,7 @@ def asking(run: UUID) -> int:
 
 def opened(run: UUID) -> int:
     """The entry after which the model of the account agent is called for the first time."""
-    last = fork_preview.last_quiescent(run)
+    last = fork_preview.find_last_quiescent(run)
     views = (fork_preview.preview(run, place) for place in range(1, last + 1))
     frames = {one.position: {c.change.frame for c in one.changes} for one in views if one}
     return next(place for place, found in frames.items() if "0.c1.0" in found)
@@ -225,7 +225,7 @@ def test_a_reviewer_changes_a_call_of_a_given_reply(
 def defined(**definition: Any) -> None:
     """Publish another version of the account agent."""
     facts = {"name": "account_agent", **definition}
-    number = sha256_of(facts)
+    number = hash_value(facts)
     AgentVersion.objects.create(fingerprint=number, agent="account_agent", facts=json.dumps(facts))
     PublishedAgent.objects.filter(name="account_agent").update(fingerprint=number)
 

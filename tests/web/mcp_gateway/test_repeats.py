@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from approvals.decisions import gateway_calls
-from approvals.decisions.gateway_calls import COLLECTED, business_key
+from approvals.decisions.gateway_calls import COLLECTED, build_business_key
 from approvals.models import AuditEntry
 from approvals.people import tokens
 from approvals.people.accounts import set_groups
@@ -111,7 +111,7 @@ def test_an_earlier_call_is_found_by_the_index_of_business_keys(ada: Actor) -> N
     query = Run.objects.filter(
         agent="tickets",
         requester="ada",
-        business_key__range=(business_key("sha256:0", 0), business_key("sha256:0", 9)),
+        business_key__range=(build_business_key("sha256:0", 0), build_business_key("sha256:0", 9)),
     ).order_by("-business_key")
     with pool.open_own() as own:
         own.execute("SET enable_seqscan = off")

@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from approvals.models import Approval
 from runtime.core.values.enums import EffectClass, GateKind, Risk
-from runtime.core.values.json_values import action_digest, sha256_of
+from runtime.core.values.json_values import hash_action, hash_value
 from runtime.reads import time_limits
 from tests.support import seeds
 from tests.support.office import BEA, Office, reseal
@@ -167,9 +167,9 @@ def test_a_denial_has_one_reason_and_may_name_high_risks(bea: Client, waiting: W
 def test_only_calls_of_one_tool_are_approved_together(bea: Client, waiting: Waiting) -> None:
     approval, other = waiting(_person(0), _person(1))
     path = (*seeds.PATH[:-1], "send_mail")
-    digest = action_digest(
+    digest = hash_action(
         tool="send_mail",
-        schema=sha256_of(seeds.SCHEMA),
+        schema=hash_value(seeds.SCHEMA),
         args=_person(1),
         path=path,
         effect=EffectClass.IDEMPOTENT,

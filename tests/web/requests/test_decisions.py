@@ -315,7 +315,7 @@ def test_a_decision_opens_no_connection_to_the_broker(
     watch("connect")
     watch("sendall")  # on a connection that another thread has opened
     monkeypatch.setattr(broker, "_thread", None)
-    broker._broker.cache_clear()
+    broker._open_broker.cache_clear()
     monkeypatch.setattr(broker, "dispatch", REAL_HINT)
     if over_api:
         decide(bea_api, asked, 0)
@@ -400,7 +400,7 @@ def test_an_undo_during_a_step_keeps_the_decision_out(
     approval = office.request(suspended)
     decide(bea_api, approval, 0)
     undone: list[UUID] = []
-    real = signals.pending
+    real = signals.build_pending_signals
 
     def mail(count: int, *read: Any) -> signals.PendingSignals:
         found = real(count, *read)
@@ -412,7 +412,7 @@ def test_an_undo_during_a_step_keeps_the_decision_out(
             Run.objects.filter(id=suspended).update(mailbox=count + 1)
         return found
 
-    monkeypatch.setattr(signals, "pending", mail)
+    monkeypatch.setattr(signals, "build_pending_signals", mail)
     assert office.advance(suspended).status == "suspended"
     assert undone == [suspended]
     assert office.started(suspended) == 0

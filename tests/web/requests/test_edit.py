@@ -14,9 +14,9 @@ from django.test import Client
 from django.utils.html import strip_tags
 
 from approvals.models import Approval
-from approvals.requests.argument_changes import changes
+from approvals.requests.argument_changes import list_changes
 from runtime.core.values.enums import CallPreview
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import hash_value
 from runtime.execution.jobs import edit_previews
 from runtime.keyring import sealing
 from runtime.models import EditPreview, Signal
@@ -151,7 +151,7 @@ def posted(args: dict[str, Any]) -> dict[str, str]:
             found |= {one.zone_id: one.zone} if one.kind == "moment" else {}
         return {name: value.replace("\n", "\r\n") for name, value in found.items()}
 
-    return walk(schema_form.fields(SCHEMA, args))
+    return walk(schema_form.build_fields(SCHEMA, args))
 
 
 def test_an_input_fits_its_value() -> None:
@@ -161,7 +161,7 @@ def test_an_input_fits_its_value() -> None:
     args = {"order": "A-1004", "letter": "Dear Ada,\n" * 30, "parts": {"a": {"b": [1]}}}
     page = "".join(
         render_to_string("approvals/_edit_field.html", {"field": field})
-        for field in schema_form.fields(schema, args)
+        for field in schema_form.build_fields(schema, args)
     )
     rows = dict(re.findall(r'<textarea id="in\.(\w+)".*? class="grows" rows="(\d)"', page))
     assert rows == {"order": "1", "letter": "4", "parts": "4"}
@@ -170,7 +170,7 @@ def test_an_input_fits_its_value() -> None:
 
 def test_a_form_that_was_not_touched_changes_nothing() -> None:
     for args in (GIVEN, {"to": "x", "euros": 1}, {**GIVEN, "tags": [], "place": {}, "due": None}):
-        made, wrong = schema_form.read(schema_form.fields(SCHEMA, args), posted(args))
+        made, wrong = schema_form.read(schema_form.build_fields(SCHEMA, args), posted(args))
         assert (json.dumps(made, sort_keys=True), wrong) == (json.dumps(args, sort_keys=True), {})
 
 
@@ -197,7 +197,7 @@ def test_a_form_that_was_not_touched_changes_nothing() -> None:
 )
 def test_a_typed_value_is_read_by_its_kind(typed: dict[str, str], changed: dict[str, Any]) -> None:
     given = {**GIVEN, "due": "2030-01-05T09:00:00Z"}
-    made, wrong = schema_form.read(schema_form.fields(SCHEMA, given), posted(given) | typed)
+    made, wrong = schema_form.read(schema_form.build_fields(SCHEMA, given), posted(given) | typed)
     assert (made, wrong) == ({**given, **changed}, {})
 
 
@@ -207,7 +207,7 @@ def test_a_typed_value_is_read_by_its_kind(typed: dict[str, str], changed: dict[
 )
 def test_an_unreadable_value_is_named(field: str, text: str) -> None:
     given = {**GIVEN, "due": "2030-01-05T09:00:00Z"}
-    fields = schema_form.fields(SCHEMA, given)
+    fields = schema_form.build_fields(SCHEMA, given)
     typed = posted(given) | {f"in.{field}": text}
     _, wrong = schema_form.read(fields, typed)
     assert list(wrong) == [field]
@@ -232,7 +232,10 @@ def test_changes_stand_in_one_row_with_titles_and_units() -> None:
         "body": letter.replace("Line 4", "Row 4"),
         "tags": ["b"],
     }
-    context = {"changes": changes(before, after), "of": SimpleNamespace(args=before, schema=schema)}
+    context = {
+        "changes": list_changes(before, after),
+        "of": SimpleNamespace(args=before, schema=schema),
+    }
     page = render_to_string("approvals/_edit_changes.html", context)
     spoken = re.sub(r'<span class="vh">.*?</span>', "", page)
     words = re.sub(r"\s+", " ", html.unescape(strip_tags(spoken)))
@@ -260,7 +263,7 @@ def previewed(request: PreviewRequest) -> CallPreview:
         return CallPreview(missing="it is <slow>")
     level = request.of.args["security_level"]
     shown = {"summary": f"from {WORLD.get('now', 0)} to {level}", "warnings": ["<for ever>"]}
-    return CallPreview(shown=shown, material=sha256_of(shown))
+    return CallPreview(shown=shown, material=hash_value(shown))
 
 
 @pytest.fixture

@@ -258,8 +258,8 @@ def test_no_reply_given_in_a_fork_gives_a_held_text_away(
 ) -> None:
     """The form of the fork has the hidden text; a program may have read the sealed one in Postgres."""
     run = desk.start(TELLER).run_id
-    with pool.in_transaction() as connection:
-        found = [(one.position, e) for one, e in journal.history(connection, run).entries]
+    with pool.join_transaction() as connection:
+        found = [(one.position, e) for one, e in journal.read_history(connection, run).entries]
     position, said = next(
         (position, event)
         for position, entry in found

@@ -240,8 +240,8 @@ def _file(client: Client, path: str) -> str:
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", " =1", "\t=1", "\r\n@x", "\n1", "＝1"])
 def test_no_cell_is_a_formula(text: str) -> None:
-    assert downloads.cell(text) == f"'{text}"
-    assert downloads.cell(f"a{text}") == f"a{text}"
+    assert downloads.format_cell(text) == f"'{text}"
+    assert downloads.format_cell(f"a{text}") == f"a{text}"
 
 
 def test_exports_are_few_at_once_and_logged(

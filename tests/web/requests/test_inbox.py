@@ -19,7 +19,7 @@ from approvals.reads import inbox as lists
 from approvals.reads.approval_views import ApprovalView
 from approvals.reads.inbox import View
 from approvals.reads.orders import Grouping, Order, Sort
-from approvals.rights.principals import principal_of
+from approvals.rights.principals import find_principal
 from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from tests.support import seeds
@@ -164,10 +164,10 @@ def test_each_order_is_the_same_in_pages_and_in_next_and_back(
         way = ways[place % 3]
         reseal([approval], path=list(way), tool=way[-1])
     monkeypatch.setattr(lists, "LIMIT", 3)
-    bea, order = principal_of(BEA), Order(sort=sort, group=group)
+    bea, order = find_principal(BEA), Order(sort=sort, group=group)
     found, cursor = list[ApprovalView](), None
     while cursor or not found:
-        page = lists.page(bea, view=View.MINE, order=order, cursor=cursor)
+        page = lists.read_page(bea, view=View.MINE, order=order, cursor=cursor)
         found, cursor = [*found, *page.items], page.next
     assert len({item.id for item in found}) == len(many) == len(found)
     groups = order.groups(found)
@@ -182,16 +182,16 @@ def test_each_order_is_the_same_in_pages_and_in_next_and_back(
         assert [keys[sort](item) for item in one.items] == sorted(map(keys[sort], one.items))
     ids = [None, *(item.id for item in found), None]
     for place, item in enumerate(found):
-        around = lists.previous_and_next(bea, item, order=order)
+        around = lists.find_previous_and_next(bea, item, order=order)
         assert around == (ids[place], ids[place + 2])
-    parts = json.loads(base64.urlsafe_b64decode(f"{order.cursor(found[0])}=="))
+    parts = json.loads(base64.urlsafe_b64decode(f"{order.encode_cursor(found[0])}=="))
     for place in range(len(parts)):
         bad: Any
         for bad in (1e400, -1, 9**40, "\0", "\ud800", [], {}, True):
             wrong = json.dumps([*parts[:place], bad, *parts[place + 1 :]]).encode()
             code = base64.urlsafe_b64encode(wrong).decode()
             with pytest.raises(InvalidInput):
-                lists.page(bea, view=View.MINE, order=order, cursor=code)
+                lists.read_page(bea, view=View.MINE, order=order, cursor=code)
 
 
 def test_a_tool_is_one_group_whichever_agents_call_it(bea: Client, waiting: Waiting) -> None:

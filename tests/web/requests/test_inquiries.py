@@ -172,7 +172,7 @@ def test_changes_are_requested_and_both_requests_are_linked(
     shows(bea, first, "Request changes", f'The agent will receive: <q class="raw">{CHANGES}')
     assert text_of(send(bea, first, "changes", reason="Level <b>1</b>."), 302) == ""
     first.refresh_from_db()
-    assert (first.status, verification.fault(first)) == ("denied", None)
+    assert (first.status, verification.find_fault(first)) == ("denied", None)
     page = shows(bea, first, "Changes requested by <bdi>bea</bdi>", "Level &lt;b&gt;1&lt;/b&gt;.")
     has(page, "is asked to propose it again", hides=["Denied"])
     revising.advance(first.run_id)
@@ -187,11 +187,11 @@ def test_changes_are_requested_and_both_requests_are_linked(
         filters.read_criteria({"verdict": verdict}, UTC)
         for verdict in ("changes_requested", "denied")
     ]
-    principal = principals.principal_of(Actor(person="bea"))
-    found = [[one.verdict for one in history.page(principal, one).items] for one in chosen]
+    principal = principals.find_principal(Actor(person="bea"))
+    found = [[one.verdict for one in history.read_page(principal, one).items] for one in chosen]
     assert found == [["changes_requested"], []]
     second.revises = None
-    assert snapshot.approval_digest(second) != second.approval_digest
+    assert snapshot.compute_approval_digest(second) != second.approval_digest
 
 
 def test_a_request_without_text_names_the_field_and_keeps_the_page(

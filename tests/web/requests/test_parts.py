@@ -12,9 +12,9 @@ from django.test import Client
 from django.utils.html import strip_tags
 
 from approvals.models import Approval
-from approvals.web.components.arguments import arguments
+from approvals.web.components.arguments import list_arguments
 from approvals.web.components.decision_form import REASONS
-from approvals.web.components.preview import card
+from approvals.web.components.preview import build_card
 from runtime.core.run import frames
 from runtime.core.values.enums import EffectClass
 from runtime.core.values.verdicts import DENIED
@@ -49,7 +49,7 @@ def previewed(**preview: Any) -> Approval:
 
 def changed(before: Any, after: Any, *, what: str = "it") -> str:
     content = {"shown": {"changes": [{"what": what, "before": before, "after": after}]}}
-    return render_to_string("approvals/_preview.html", {"preview": card(content)})
+    return render_to_string("approvals/_preview.html", {"preview": build_card(content)})
 
 
 def test_a_sum_has_its_cents_if_the_change_names_the_currency() -> None:
@@ -215,14 +215,14 @@ def test_every_argument_is_listed_even_outside_the_schema() -> None:
     schema = {"properties": {"a": {"type": "string"}, "b": {"type": "string", "default": "x"}}}
     shown = [
         (each.name, each.is_unknown, each.is_given)
-        for each in arguments({"z": 1, "a": "y"}, schema)
+        for each in list_arguments({"z": 1, "a": "y"}, schema)
     ]
     assert shown == [("a", False, True), ("z", True, True), ("b", False, False)]
     senseless: list[Any] = [None, True, [], {"properties": []}, {"properties": None}]
     for nothing in senseless:
-        (only,) = arguments({"a": 1}, nothing)
+        (only,) = list_arguments({"a": 1}, nothing)
         assert (only.name, only.value) == ("a", 1)
-    (only,) = arguments(["a"], {})
+    (only,) = list_arguments(["a"], {})
     assert only.value == ["a"]
 
 
@@ -242,7 +242,7 @@ def test_a_label_is_the_title_and_the_name_stands_behind_another(
     titles: dict[str, Any], labels: list[str]
 ) -> None:
     schema = {"properties": {name: {"title": title} for name, title in titles.items()}}
-    rows = arguments(dict.fromkeys(titles, 1), schema)
+    rows = list_arguments(dict.fromkeys(titles, 1), schema)
     assert labels == [f"{row.label} ({row.name})" if row.is_renamed else row.label for row in rows]
 
 
@@ -338,7 +338,9 @@ ITEM = {"item": "Set its\u202e level", "number": 2, "of": 3}
 
 
 def _change(request: ToolRequest) -> ToolResult:
-    return ToolResult(value=frames.plan_result(frames.change_plan(request.todo, **request.args)))
+    return ToolResult(
+        value=frames.make_plan_result(frames.change_plan(request.todo, **request.args))
+    )
 
 
 @pytest.fixture

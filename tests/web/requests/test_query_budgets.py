@@ -138,7 +138,7 @@ def crowded(office: Office) -> Approval:
     forged.save(force_insert=True)
     for actor in (cora, eva):
         teamwork.record_presence(approval_id=approval.id, actor=actor)
-    now = clock.now()
+    now = clock.read_time()
     absences.announce(
         deputy="cora", starts=now - timedelta(days=1), ends=now + timedelta(days=1), actor=BEA
     )

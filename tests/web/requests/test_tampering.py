@@ -74,7 +74,7 @@ def test_a_new_digest_hides_no_change(
 ) -> None:
     for name, value in change.items():
         setattr(asked, name, value)
-    asked.approval_digest = snapshot.approval_digest(asked)
+    asked.approval_digest = snapshot.compute_approval_digest(asked)
     asked.save()
     shows(bea, asked, WORDS)
 

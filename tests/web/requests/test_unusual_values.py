@@ -25,7 +25,7 @@ def _approved(*calls: Any) -> None:
     """Approvals of the last minutes by Bea, the newest last."""
     now = timezone.now()
     for n, args in enumerate(reversed(calls), 1):
-        approval = snapshot.row(seeds.snapshot(uuid4(), args=args), now)
+        approval = snapshot.build_request(seeds.snapshot(uuid4(), args=args), now)
         approval.status, approval.decided_at = "approved", now - timedelta(minutes=n)
         approval.decided_by, approval.reason, approval.key_id = "bea", "", ""
         approval.statement, approval.signature = "", ""

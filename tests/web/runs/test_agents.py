@@ -18,14 +18,14 @@ from agents.models import FormSubmission, PublishedAgent
 from agents.registry import Registry
 from agents.web.views import StartForm, start_once
 from approvals.models import Approval
-from runtime.core.documents.codec import plain_text
+from runtime.core.documents.codec import decode_stored_text
 from runtime.core.run.events import AgentChange
 from runtime.core.values.enums import GateKind
 from runtime.models import JournalEntry, Run, WorkerProcess
 from runtime.ports.access import Actor
 from runtime.ports.agents import VersionChange
 from runtime.reads import run_figures
-from runtime.reads.version_diff import MAX_LINES, VersionDifference, differences
+from runtime.reads.version_diff import MAX_LINES, VersionDifference, list_differences
 from tests.support.api_client import Caller
 from tests.support.engine import body
 from tests.support.office import Office
@@ -162,7 +162,7 @@ def test_every_invalid_field_shows_its_error(ada: Client, joiner: PublishedAgent
 
 
 def test_typed_values_are_checked_by_their_kind(joiner: PublishedAgent) -> None:
-    agent = queries.agent(joiner.name)
+    agent = queries.find_agent(joiner.name)
     assert agent is not None
     for name, typed, error in (
         ("security_level", "3.0", "must be a whole number"),
@@ -255,7 +255,7 @@ def test_instructions_are_shown_to_readers_of_runs(bea: Client, office: Office) 
 
 
 def _difference(before: Any, after: Any) -> VersionDifference:
-    (found,) = differences(
+    (found,) = list_differences(
         [AgentChange(part="instructions", before=before, after=after, asks=True)]
     )
     return found
@@ -274,7 +274,7 @@ def test_a_difference_is_by_line_with_context_and_cut_when_long() -> None:
     long = _difference(None, "line\n" * 1000)
     assert (len(long.lines), long.cut) == (MAX_LINES, True)
     harmless = AgentChange(part="tool wave", before=None, after={}, asks=False)
-    both = differences([harmless, AgentChange(part="model", before="a", after="b", asks=True)])
+    both = list_differences([harmless, AgentChange(part="model", before="a", after="b", asks=True)])
     assert [one.part for one in both] == ["model", "tool wave"]
 
 
@@ -300,7 +300,7 @@ def test_a_run_without_a_worker_says_so(
     old = released(replace(version(tools=[], subagents=[]), name="account_agent"))
     new = released(replace(version(tools=[]), name="account_agent"))
     for entry in JournalEntry.objects.filter(run_id=suspended):
-        text = plain_text(body(pk=entry.pk)).replace("sha256:account_agent", new)
+        text = decode_stored_text(body(pk=entry.pk)).replace("sha256:account_agent", new)
         JournalEntry.objects.filter(pk=entry.pk).update(body=text)
     _worker(hr_onboarding="sha256:hr_onboarding", account_agent=old)
     shows(ada, suspended, "<bdi>Account agent</bdi>: no live worker")
@@ -347,7 +347,7 @@ def test_the_agent_page_says_how_its_last_runs_went(
     for run, minutes in zip(done, (1, 2, 30), strict=True):
         lasted = began + timedelta(minutes=minutes)
         Run.objects.filter(id=run).update(created_at=began, ended_at=lasted)
-    found = run_figures.agent_figures(Q(), "hr_onboarding")
+    found = run_figures.read_agent_figures(Q(), "hr_onboarding")
     assert (found.runs, found.succeeded, found.failed, found.success) == (4, 3, 1, 75)
     assert (found.median, found.p95) == (timedelta(minutes=2), timedelta(minutes=30))
     assert (found.approved, found.denied, found.approval) == (2, 2, 50)
@@ -355,8 +355,8 @@ def test_the_agent_page_says_how_its_last_runs_went(
     with queries_at_most(13):
         shows(bea, "/agents/hr_onboarding/", *shown)
     monkeypatch.setattr(run_figures, "LAST", 1)
-    assert run_figures.agent_figures(Q(), "hr_onboarding").success == 0
-    nothing = run_figures.agent_figures(Q(pk__in=[]), "hr_onboarding")
+    assert run_figures.read_agent_figures(Q(), "hr_onboarding").success == 0
+    nothing = run_figures.read_agent_figures(Q(pk__in=[]), "hr_onboarding")
     assert (nothing.success, nothing.p95, nothing.approval) == (None, None, None)
 
 

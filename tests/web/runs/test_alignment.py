@@ -34,7 +34,7 @@ def frame(*turns: Any, id: str = "0", agent: str = "clerk", version: str = "v1")
         made.call_model(NOW)
         until = tuple(call for call in calls if int(call.id[1:].split(".")[0]) <= turn)
         made.take(replace(made.frame, turn=turn, calls=until))
-        tools = [call.tool for call in made.frame.of_turn()]
+        tools = [call.tool for call in made.frame.list_turn_calls()]
         tokens = {"input_tokens": usage.input, "output_tokens": usage.output}
         reply = replied(*tools, model="model-a", cost=usage.cost, usage=tokens)
         made.add_reply(NOW, reply)
@@ -114,7 +114,7 @@ def test_another_version_comes_with_its_changes(monkeypatch: pytest.MonkeyPatch)
             assert (agent, before, after) == ("clerk", "v1", "v2")
             return (AgentChange(part="instructions", before="Pay.", after="Pay soon.", asks=True),)
 
-    monkeypatch.setattr(wiring, "catalogue", Catalogue)
+    monkeypatch.setattr(wiring, "resolve_catalogue", Catalogue)
     (pair,) = align(run((TEN, [])), run((TEN, []), version="v2")).pairs
     assert (pair.step.kind, pair.parts) == (StepKind.AGENT, ())
     assert [line.text for line in pair.changes[0].lines if line.text] == ["Pay.", "Pay soon."]

@@ -18,7 +18,7 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.objects import ObjectStore
 from runtime.store import archived_runs, pool
-from runtime.store.object_stores.stores import BoundedReads, store_at
+from runtime.store.object_stores.stores import BoundedReads, open_store
 from runtime.upkeep import retention
 from runtime.web.pages import run_actions as pages
 from tests.support.api_client import Caller
@@ -34,7 +34,7 @@ WHY = {"reason": "The auditor\nasks."}
 def archived(office: Office, object_store: Breakable) -> UUID:
     run = office.start(key="newhire-2026")
     office.approve(run)
-    assert retention.archive_run(pool.djangos(), run)
+    assert retention.archive_run(pool.use_django_connection(), run)
     return run
 
 
@@ -51,7 +51,7 @@ def test_the_page_of_an_archived_run_shows_all_of_it_and_offers_nothing(
     asked = f"/a/{office.request(run).id}/"
     places = [f"/runs/{run}/{tab}" for tab in ("", "?tab=transcript", "?step=0", "fork/1/")]
     before, journal = [text(ada, place) for place in places], _api(ada_api, run)
-    assert retention.archive_run(pool.djangos(), run)
+    assert retention.archive_run(pool.use_django_connection(), run)
     after = [text(ada, place) for place in places]
     assert _api(ada_api, run) == journal
     for old, new in zip(before[:3], after[:3], strict=True):
@@ -78,7 +78,7 @@ def silent_store(bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Objec
     """A bucket whose server accepts connections and never answers, read as the web reads it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
-        yield BoundedReads(store_at(bucket), seconds=0.1)
+        yield BoundedReads(open_store(bucket), seconds=0.1)
 
 
 def test_a_store_that_never_answers_holds_up_no_page(
@@ -113,16 +113,16 @@ def test_the_requests_of_an_archived_run_are_read_without_the_store(
     office.cancel(run, "Enough.")
     asked = [office.request(run), office.in_doubt_request(run)]
     before = [bea_api.get(f"/approvals/{one.id}").json() for one in asked]
-    assert retention.archive_run(pool.djangos(), run)
+    assert retention.archive_run(pool.use_django_connection(), run)
     assert [bea_api.get(f"/approvals/{one.id}").json() for one in asked] == before
     object_store.is_down = True
     monkeypatch.setattr(archived_runs, "CACHED_SECONDS", 1e-9)
     before[1]["late_outcomes"] = None
     assert [bea_api.get(f"/approvals/{one.id}").json() for one in asked] == before
     assert bea_api.get(f"/approvals/{asked[0].id}/questions").json() == []
-    approval = approval_views.approval(asked[0].id, actor=Actor(person="bea"))
-    delay = call_status.delay_of(approval)
-    told = call_status.outcome_text(approval, delay, "Approved", "It starts.")
+    approval = approval_views.read_approval(asked[0].id, actor=Actor(person="bea"))
+    delay = call_status.read_delay(approval)
+    told = call_status.describe_outcome(approval, delay, "Approved", "It starts.")
     assert (told, delay.counts_at) == ("Approved. It starts.", None)
     audit.append(
         run=run, actor=Actor(person="bea"), act=ASKED, subject=f"request {approval.id}", detail={}
@@ -156,7 +156,7 @@ def test_an_admin_opens_the_removed_entries_of_a_run(
 
     before = opened()
     office.approve(run)
-    assert retention.archive_run(pool.djangos(), run)
+    assert retention.archive_run(pool.use_django_connection(), run)
     assert opened() == before
     place = ArchivedEntries.objects.get(last__isnull=False).place
     object_store.put(place, b"<b>forged")

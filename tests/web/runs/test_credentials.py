@@ -208,12 +208,12 @@ def test_a_token_is_sent_only_if_the_next_one_can_be_kept(
     monkeypatch.setattr(credentials, "MOST_SECONDS", 0.0)
     monkeypatch.setattr(credentials, "POLL_SECONDS", -1.0)  # a second try fails
     with (
-        credentials.locked("crm", str(refresh), 5.0),
+        credentials.lock_token_file("crm", str(refresh), 5.0),
         pytest.raises(NotDone, match="another call refreshes the credential crm"),
     ):
         crm.fetch(3600.0)
     assert server.grants == []
-    with credentials.locked("crm", str(refresh), 5.0) as kept:
+    with credentials.lock_token_file("crm", str(refresh), 5.0) as kept:
         refresh.write_text("of a person\n")
         kept.keep("canary-refresh-1", "of the server")
     assert refresh.read_text() == "of a person\n"
@@ -317,7 +317,7 @@ def test_a_token_is_used_again_until_shortly_before_its_end(
     monkeypatch.setattr(credentials, "time", Mock(monotonic=clock))
     crm = replace(_crm(server), scope="read")
     server.lasts = lasts
-    network.authorities()
+    network.load_authorities()
     with monkeypatch.context() as patch:
         patch.setattr(
             ssl.SSLContext, "load_verify_locations", Mock(side_effect=MemoryError)

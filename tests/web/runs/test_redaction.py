@@ -15,7 +15,7 @@ from django.db.models.functions import Concat
 from django.test import Client
 
 from runtime.core.values.enums import EffectClass
-from runtime.core.values.json_values import MAX_FILE, file_of, file_value
+from runtime.core.values.json_values import MAX_FILE, decode_file, file_value
 from runtime.keyring import sealing
 from runtime.keyring.sealing import REDACTED
 from runtime.models import BlobReference, Run, StoredContinuation
@@ -99,7 +99,7 @@ def test_an_untagged_token_is_shown() -> None:
     token = {"$secret": _sealed()["$secret"].partition(".")[0]}
     shown = {"note": token, "text": f"refused {token!r}"}
     assert redact(shown) == shown
-    assert sealing.redacted_args("set_privileges", shown) == shown
+    assert sealing.redact_args("set_privileges", shown) == shown
 
 
 def test_a_forged_token_is_shown_in_full(
@@ -122,8 +122,8 @@ def test_a_forged_token_is_shown_in_full(
 def test_arguments_hide_only_tokens_that_open_in_place() -> None:
     changed = {"$secret": f"{_sealed()['$secret'][:-8]}AAAAAAAA"}
     args = {"note": _sealed(), "other": _sealed(), "extra": changed, "text": FAKE}
-    assert sealing.redacted_args("set_privileges", args) == {**args, "note": REDACTED}
-    assert sealing.redacted_args("another", args) == args
+    assert sealing.redact_args("set_privileges", args) == {**args, "note": REDACTED}
+    assert sealing.redact_args("another", args) == args
 
 
 def test_secret_looking_arguments_are_shown(bea: Client, bea_api: Caller, office: Office) -> None:
@@ -249,8 +249,8 @@ def test_bytes_of_another_type_are_not_sent(bea: Client, office: Office, value: 
 
 
 def test_a_file_above_the_limit_is_none() -> None:
-    assert file_of(written("image/png", PNG.ljust(MAX_FILE))) is not None
-    assert file_of(written("image/png", PNG.ljust(MAX_FILE + 1))) is None
+    assert decode_file(written("image/png", PNG.ljust(MAX_FILE))) is not None
+    assert decode_file(written("image/png", PNG.ljust(MAX_FILE + 1))) is None
     with pytest.raises(ValueError, match="at most 3145728 bytes"):
         file_value("image/png", PNG.ljust(MAX_FILE + 1))
 

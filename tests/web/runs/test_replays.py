@@ -144,7 +144,7 @@ def test_a_replay_that_cannot_end_says_why(
         assert perform(waiting, code()).state == "queued"  # the process is at another one
     sent: list[tuple[UUID, str]] = []
     monkeypatch.setattr(broker, "send_all", sent.extend)
-    monkeypatch.setattr(broker, "queues_with_room", lambda: frozenset(broker.QUEUES))
+    monkeypatch.setattr(broker, "list_queues_with_room", lambda: frozenset(broker.QUEUES))
     RunReplay.objects.filter(id=waiting).update(at="2026-01-01T00:00:00Z")
     look_after_jobs(own, threading.Event())
     assert sent == [(waiting, "replay")]
@@ -165,9 +165,11 @@ def test_a_run_without_contents_or_worker_is_not_replayed(
     REPLAYS.begin(own, replay)
     with transaction.atomic():
         Run.objects.filter(id=run).update(removed_at="2026-01-01T00:00:00Z")
-        REPLAYS.save(pool.djangos(), replay, of=[run], result='{"begins": 1}')  # erased meanwhile
+        REPLAYS.save(
+            pool.use_django_connection(), replay, of=[run], result='{"begins": 1}'
+        )  # erased meanwhile
         assert RunReplay.objects.get(id=replay).result == ""
-        REPLAYS.prune(pool.djangos())  # it was written while the run was erased
+        REPLAYS.prune(pool.use_django_connection())  # it was written while the run was erased
         assert not RunReplay.objects.filter(id=replay).exists()
         transaction.set_rollback(True)
     WorkerProcess.objects.create(id=uuid4(), host="a", process=1, agents={"child": "f"})

@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from runtime.control.forks import fork
-from runtime.core.documents.codec import plain_text
+from runtime.core.documents.codec import decode_stored_text
 from runtime.core.run.continuation import RunStatus
 from runtime.core.run.events import EVENT_TYPES
 from runtime.core.run.reducer import Entry
@@ -26,7 +26,7 @@ from runtime.ports.effects import ModelAnswer, Outcome, RateLimited, ToolFailure
 from runtime.reads import comparison, journal, run_page, run_rows
 from runtime.reads.comparison import RunComparison
 from runtime.reads.entries import EVENTS
-from runtime.reads.timeline import MAX_BREAKS, MIN_APART, Period, Timeline, TimeUse, axis
+from runtime.reads.timeline import MAX_BREAKS, MIN_APART, Period, Timeline, TimeUse, build_axis
 from tests.support.api_client import Caller
 from tests.support.engine import body
 from tests.support.fake_ports import FakeTool, ask, say, turns
@@ -50,7 +50,7 @@ def _span(use: TimeUse, start: float, end: float) -> Period:
 
 def test_the_axis_prefers_work_then_people_then_retries() -> None:
     spans = [_span(TimeUse.PEOPLE, 0, 10), _span(TimeUse.WORK, 2, 4), _span(TimeUse.RETRY, 8, 12)]
-    found = axis(spans, _at(0), _at(20))
+    found = build_axis(spans, _at(0), _at(20))
     uses = [("PEOPLE", 2), ("WORK", 2), ("PEOPLE", 6), ("RETRY", 2), ("IDLE", 8)]
     assert [(one.use.name, one.lasted.total_seconds()) for one in found.segments] == uses
 
@@ -58,28 +58,30 @@ def test_the_axis_prefers_work_then_people_then_retries() -> None:
 def test_only_long_waiting_is_shortened_and_leaves_room_for_the_seconds_of_work() -> None:
     weeks = 3 * 7 * 86_400
     work = [_span(TimeUse.WORK, 0, 2), _span(TimeUse.WORK, weeks, weeks + 4)]
-    found = axis([*work, _span(TimeUse.PEOPLE, 2, weeks)], _at(0), _at(weeks + 4))
+    found = build_axis([*work, _span(TimeUse.PEOPLE, 2, weeks)], _at(0), _at(weeks + 4))
     first, waiting, last = found.segments
     assert first.width + last.width == pytest.approx(60)
     assert last.width == pytest.approx(2 * first.width)
     assert [segment.shortened for segment in found.segments] == [False, True, False]
-    assert found.spent(TimeUse.PEOPLE) == waiting.lasted == timedelta(seconds=weeks - 2)
-    found = axis([_span(TimeUse.WORK, 0, 9), _span(TimeUse.PEOPLE, 9, 10)], _at(0), _at(10))
+    assert found.sum_use(TimeUse.PEOPLE) == waiting.lasted == timedelta(seconds=weeks - 2)
+    found = build_axis([_span(TimeUse.WORK, 0, 9), _span(TimeUse.PEOPLE, 9, 10)], _at(0), _at(10))
     assert found.shortened == ()
     assert [round(found.at(_at(at))) for at in (-5, 9, 99)] == [0, 90, 100]
-    nothing = axis([_span(TimeUse.WORK, 5, 1)], _at(3), _at(3))
+    nothing = build_axis([_span(TimeUse.WORK, 5, 1)], _at(3), _at(3))
     assert (nothing.segments, nothing.at(_at(3))) == ((), 0)
 
 
 def test_ticks_are_round_apart_and_outside_of_compressed_time() -> None:
     weeks = 3 * 7 * 86_400
     work = [_span(TimeUse.WORK, 0, 6), _span(TimeUse.WORK, weeks, weeks + 4)]
-    found = axis([*work, _span(TimeUse.PEOPLE, 6, weeks)], _at(0), _at(weeks + 4))
+    found = build_axis([*work, _span(TimeUse.PEOPLE, 6, weeks)], _at(0), _at(weeks + 4))
     assert [tick.since.total_seconds() for tick in found.ticks] == [0, weeks + 2]
     assert [one.lasted for one in found.named_breaks] == [timedelta(seconds=weeks - 6)]
-    many = axis([_span(TimeUse.PEOPLE, n * 60, n * 60 + 59) for n in range(40)], _at(0), _at(2400))
+    many = build_axis(
+        [_span(TimeUse.PEOPLE, n * 60, n * 60 + 59) for n in range(40)], _at(0), _at(2400)
+    )
     assert len(many.breaks) == MAX_BREAKS
-    assert axis([], _at(0), _at(0)).ticks == ()
+    assert build_axis([], _at(0), _at(0)).ticks == ()
 
 
 def test_labels_of_the_axis_never_overlap() -> None:
@@ -88,7 +90,7 @@ def test_labels_of_the_axis_never_overlap() -> None:
         moments = sorted(pick.random() ** 4 * 90_000 for _ in range(pick.randrange(2, 30)))
         uses = pick.choices(list(TimeUse), k=len(moments))
         spans = [_span(use, *pair) for use, pair in zip(uses, pairwise(moments), strict=False)]
-        scale = axis(spans, _at(0), _at(moments[-1]))
+        scale = build_axis(spans, _at(0), _at(moments[-1]))
         middles = sorted(
             [float(tick.x.rstrip("%")) for tick in scale.ticks]
             + [segment.center for segment in scale.named_breaks]
@@ -191,7 +193,7 @@ def test_waits_for_a_rate_limit_are_one_row(office: Office) -> None:
 
 def test_a_damaged_journal_still_has_a_timeline(ada: Client, suspended: UUID) -> None:
     for position in (2, 4):
-        entry = json.loads(plain_text(body(run_id=suspended, position=position)))
+        entry = json.loads(decode_stored_text(body(run_id=suspended, position=position)))
         entry["events"] = [{**event, "frame": "9"} for event in entry["events"]]
         rows = JournalEntry.objects.filter(run_id=suspended, position=position)
         rows.update(body=json.dumps(entry))
@@ -275,13 +277,13 @@ def test_the_pages_of_a_long_run_read_only_new_entries(
 ) -> None:
     monkeypatch.setattr(run_page, "LONG", 3)
     texts: list[str] = []
-    decode = journal.decoded
+    decode = journal.try_decode_entry
 
     def count(text: str) -> Entry | None:
         texts.append(text)
         return decode(text)
 
-    monkeypatch.setattr(journal, "decoded", count)
+    monkeypatch.setattr(journal, "try_decode_entry", count)
 
     def decoded(address: str = "") -> int:
         texts.clear()

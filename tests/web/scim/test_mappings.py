@@ -42,7 +42,7 @@ def second(cast: Cast) -> str:
 
 
 def _groups(name: str = NAME) -> frozenset[str]:
-    principal = principals.principal_of(Actor(person=name))
+    principal = principals.find_principal(Actor(person=name))
     return frozenset() if principal is None else principal.groups
 
 
@@ -81,7 +81,7 @@ def test_a_group_gives_nothing_before_a_second_admin_confirms(
             mappings.confirm(*STAFF, actor=admin)
     mappings.confirm(*STAFF, actor=second)
     assert _groups() == {"reviewers"}
-    row = assignments.latest([User.objects.get(username=NAME)])
+    row = assignments.read_latest([User.objects.get(username=NAME)])
     right = next(right for (_, what), right in row.items() if what == "reviewers")
     assert (right.givers, right.confirmed_by) == ([SOURCE, "admin"], second)
     acme.patch(f"/Groups/{group}", {"op": "remove", "path": f'members[value eq "{member}"]'})
@@ -121,10 +121,10 @@ def test_a_directory_makes_no_admin_by_itself(acme: Provisioner, cast: Cast) -> 
     for name in ("admins", "reviewers", "password", "oidc:acme", SOURCE):
         acme.group(name, member)
     assert _groups() == frozenset()
-    assert accounts.admins() == {"admin"}
+    assert accounts.list_admins() == {"admin"}
     _map(SOURCE, "admins", Group.ADMINS)
-    assert accounts.admins() == {"admin", NAME}
-    assert "directory acme" in assignments.hands(NAME)
+    assert accounts.list_admins() == {"admin", NAME}
+    assert "directory acme" in assignments.list_hands(NAME)
 
 
 def test_the_last_admin_of_a_mapping_stays(acme: Provisioner, cast: Cast) -> None:
@@ -133,7 +133,7 @@ def test_the_last_admin_of_a_mapping_stays(acme: Provisioner, cast: Cast) -> Non
     accounts.disable("admin", actor=None)
     acme.send("DELETE", f"/Groups/{group}", status=409)
     acme.patch(f"/Groups/{group}", {"op": "remove", "path": "members"}, status=409)
-    assert accounts.admins() == {NAME}
+    assert accounts.list_admins() == {NAME}
 
 
 def test_the_only_admin_confirms_a_day_later_with_limits(acme: Provisioner, cast: Cast) -> None:
@@ -282,10 +282,10 @@ def test_a_new_subject_is_given_by_who_made_the_token(
     """An admin with a token could sign in as a person of the directory: the person decides in none of their runs."""
     _map(SOURCE, "", "oidc:acme")
     person = acme.create()["id"]
-    assert "admin" not in assignments.hands(NAME)
+    assert "admin" not in assignments.list_hands(NAME)
     by_admin = Provisioner(by="admin")
     by_admin.patch(f"/Users/{person}", {"op": "replace", "path": "externalId", "value": "9"})
-    assert "admin" in assignments.hands(NAME)
+    assert "admin" in assignments.list_hands(NAME)
 
 
 def test_the_page_proposes_confirms_and_shows_hostile_names(

@@ -30,7 +30,7 @@ def test_a_person_comes_without_a_password_and_names_the_directory(acme: Provisi
     assert not zoe.has_usable_password()
     givers = {tuple(row.givers) for row in Assignment.objects.filter(person=zoe)}
     assert givers == {("directory acme",)}
-    principal = principals.principal_of(Actor(person=zoe.username))
+    principal = principals.find_principal(Actor(person=zoe.username))
     assert principal is not None
     assert principal.groups == frozenset()
     page = acme.send("GET", '/Users?filter=userName eq "ZOE@acme.example"')
@@ -51,7 +51,7 @@ def test_a_change_of_an_older_version_is_refused(acme: Provisioner) -> None:
 
 def test_a_second_admin_sees_who_made_the_token(cast: Cast) -> None:
     Provisioner(by="admin").create()
-    assert {"admin", "directory acme"} <= assignments.hands(str(ZOE["userName"]))
+    assert {"admin", "directory acme"} <= assignments.list_hands(str(ZOE["userName"]))
 
 
 def test_deactivation_ends_sessions_and_tokens_at_once(acme: Provisioner) -> None:
@@ -61,7 +61,7 @@ def test_deactivation_ends_sessions_and_tokens_at_once(acme: Provisioner) -> Non
     assert browser.get("/account/").status_code == 200
     acme.patch(path, {"op": "Replace", "path": "active", "value": False})
     assert browser.get("/account/").status_code == 302
-    assert principals.principal_of(Actor(person=zoe.username, token=token.split("_")[1])) is None
+    assert principals.find_principal(Actor(person=zoe.username, token=token.split("_")[1])) is None
     acme.patch(path, {"op": "replace", "value": {"active": True}})
     assert User.objects.filter(pk=zoe.pk, is_active=True).exists()
     assert browser.get("/account/").status_code == 302
@@ -281,7 +281,7 @@ def test_the_last_admin_stays(acme: Provisioner, cast: Cast) -> None:
     accounts.disable("admin", actor=None)
     acme.patch(path, {"op": "replace", "path": "active", "value": False}, status=409)
     acme.send("DELETE", path, status=409)
-    assert accounts.admins() == {ZOE["userName"]}
+    assert accounts.list_admins() == {ZOE["userName"]}
 
 
 @pytest.mark.parametrize("name", ["Remote-User", "X-Forwarded-User", "X-Remote-User"])

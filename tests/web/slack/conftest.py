@@ -24,7 +24,7 @@ def slack(settings: Settings) -> Iterator[Slack]:
 
 
 def connect(person: str) -> None:
-    sign_in.connect(person, sign_in.slack_identity(TEAM, USERS[person], person))
+    sign_in.connect(person, sign_in.make_slack_identity(TEAM, USERS[person], person))
     channels.add_slack(person)
     OutboxMessage.objects.all().delete()  # the first notice, with which each channel begins
 

@@ -73,7 +73,7 @@ def test_the_message_follows_what_happens_elsewhere(
         case "cancelled":
             office.cancel(asked_bea.run_id, "No")
         case "expired":
-            Approval.objects.filter(pk=asked_bea.pk).update(expires_at=clock.now())
+            Approval.objects.filter(pk=asked_bea.pk).update(expires_at=clock.read_time())
             ApprovalService().expire(asked_bea.gate)
         case "undone":
             with override_settings(SIGNOFF_UNDO_SECONDS=60):

@@ -27,7 +27,7 @@ def link(slack: Slack, who: str = "bea", team: str = TEAM) -> str:
 
 
 def holder(who: str, team: str = TEAM) -> str | None:
-    person = sign_in.find_holder(sign_in.slack_identity(team, USERS[who]))
+    person = sign_in.find_holder(sign_in.make_slack_identity(team, USERS[who]))
     return None if person is None else person.username
 
 
@@ -40,7 +40,7 @@ def test_a_link_opened_by_its_user_connects_both(slack: Slack, bea: Client, cast
     assert holder("bea") is None
     bea.post(address, {"password": PASSWORD})
     assert holder("bea") == "bea"
-    assert sign_in.slack_user_of("bea") == USERS["bea"]
+    assert sign_in.find_slack_user("bea") == USERS["bea"]
     has(slack.command("link").json()["text"], "connected to bea")
     shows(bea, "/account/", "slack:T0ACME", "/signoff link")
 
@@ -68,7 +68,7 @@ def test_a_person_without_a_password_proves_who_they_are(
 
 def _sign_in(browser: Client, *, seconds_ago: int) -> None:
     """Have the session say that its person signed in at a provider."""
-    session, at = browser.session, clock.now() - timedelta(seconds=seconds_ago)
+    session, at = browser.session, clock.read_time() - timedelta(seconds=seconds_ago)
     session["oidc"] = {"provider": "acme", "token": "", "at": at.isoformat()}
     session.save()
 
@@ -77,7 +77,7 @@ def test_the_owner_disconnects(slack: Slack, bea: Client, cast: Cast) -> None:
     connect("bea")
     bea.post("/account/sign-in/disconnect/")
     assert holder("bea") is None
-    assert sign_in.slack_user_of("bea") is None
+    assert sign_in.find_slack_user("bea") is None
 
 
 def test_a_link_works_once(slack: Slack, bea: Client, cast: Cast) -> None:

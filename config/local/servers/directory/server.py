@@ -155,7 +155,7 @@ class _Handler(WSGIRequestHandler):
         return str(self.client_address[0])
 
 
-def provider() -> ScimProvider:
+def build_provider() -> ScimProvider:
     """Build a provider with the schemas of RFC 7643, all features of the protocol, and bearer tokens."""
     config = load_default_service_provider_config()
     config.authentication_schemes = [BEARER_TOKEN_SCHEME]
@@ -166,7 +166,7 @@ def provider() -> ScimProvider:
 
 def serve(listener: socket.socket, file: Path, token: str) -> None:
     """Answer until SIGTERM."""
-    described = provider()
+    described = build_provider()
     storage = SqliteStorage(file, described)
     application = Directory(storage, described, token)
     address: Any = listener.getsockname()[:2]

@@ -122,7 +122,7 @@ def _advance_due_runs(
     settings.SIGNOFF_LEASE_SECONDS = lease
     settings.SIGNOFF_POISON_LOSSES = 1_000_000  # these deaths are ours, and no run's
     wiring.connect_effects()
-    bench = tasks.worker_context()
+    bench = tasks.open_worker_context()
     # A script stands for a model here: its reply has an entry of its own, except that of an agent of code.
     runner.Runner._is_scripted = lambda _, agent: bench.handler.registry.get(agent).is_code  # type: ignore[assignment, attr-defined, method-assign]
     if slots is not None:

@@ -23,10 +23,10 @@ from runtime.control.external_events import deliver
 from runtime.control.interventions import cancel, pause, resume, send_message
 from runtime.control.start import create
 from runtime.core.run.continuation import Continuation
-from runtime.core.run.reducer import initial
+from runtime.core.run.reducer import make_initial_state
 from runtime.core.values.enums import CallState, EffectClass, GateKind
 from runtime.errors import RunEnded
-from runtime.execution.effects.perform import idempotency_key
+from runtime.execution.effects.perform import make_idempotency_key
 from runtime.models import Gate, Run, Signal, WaitingCall, WorkerProcess
 from runtime.ports.access import Actor
 from runtime.store import pool
@@ -70,7 +70,7 @@ class Office:
     def _decide(self, approval: Approval, score: Score) -> None:
         """Resolve a call in doubt by the ledger, and grant one more of everything that is used up."""
         if approval.kind == GateKind.IN_DOUBT:
-            key = idempotency_key(approval.run_id, approval.frame, approval.call)
+            key = make_idempotency_key(approval.run_id, approval.frame, approval.call)
             happened = ledger.happened(self.ledger, key)
             decide.resolve(
                 run=approval.run_id,
@@ -79,7 +79,7 @@ class Office:
                 result="as the ledger says" if happened else snapshot.ABSENT,
                 reason="",
                 actor=BEA,
-                confirm=confirmation.required(approval),
+                confirm=confirmation.find_required_name(approval),
             )
             return
         if score.asked and approval.kind == GateKind.APPROVAL and self._asks(approval):
@@ -99,7 +99,7 @@ class Office:
             reason="No." if score.denied else "",
             actor=BEA,
             grant=grant,
-            confirm=confirmation.required(approval),
+            confirm=confirmation.find_required_name(approval),
         )
 
     def _hold_up(self, run: UUID) -> bool:
@@ -171,13 +171,15 @@ def verified(run: UUID) -> Continuation:
         ).fetchone()
         assert row is not None
         mark, entries = journal.read(connection, run)
-        return journal.replayed(initial(run), mark, entries, position=row[0], head=row[1])
+        return journal.fold_entries(
+            make_initial_state(run), mark, entries, position=row[0], head=row[1]
+        )
 
 
 def writes_under_way(now: Continuation) -> list[str]:
     """The keys of `write` calls between their intent and their result."""
     return [
-        idempotency_key(now.run, frame.id, call.id)
+        make_idempotency_key(now.run, frame.id, call.id)
         for frame in now.frames.values()
         for call in frame.calls
         if call.state is CallState.STARTED

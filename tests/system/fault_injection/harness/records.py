@@ -6,8 +6,8 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from runtime.core.documents.codec import plain_text
-from runtime.store.tables.journal import unpacked
+from runtime.core.documents.codec import decode_stored_text
+from runtime.store.tables.journal import unpack_row
 from tests.support.stack import Stack
 
 # Since when each run had no worker, and when a sweeper noticed it
@@ -32,7 +32,7 @@ def journals(
             page,
         )
         for run, entries in groupby(rows, key=lambda row: row[0]):
-            stored = [json.loads(plain_text(unpacked(*row)[1])) for _, *row in entries]
+            stored = [json.loads(decode_stored_text(unpack_row(*row)[1])) for _, *row in entries]
             times = [datetime.fromisoformat(entry["at"]) for entry in stored]
             told = zip(times, stored, strict=True)
             yield str(run), [(at, event) for at, entry in told for event in entry["events"]]
