@@ -113,6 +113,9 @@ def test_a_trial_of_a_prompt_is_followed_until_it_has_ended(desk: Desk) -> None:
     prompt_list.ask(PROMPT, 0, 1, actor=Actor(person="admin"))
     desk.log_in("admin")
     page = desk.page
+    desk.open("/prompts/")
+    page.locator(".row .sub a").first.click()  # beside the link that covers the row
+    page.wait_for_url("**/agents/*/")
     page.clock.install(time=timezone.now())
     desk.open(f"/prompts/{PROMPT}/0/try/")
     expect(page.get_by_text("waits for a worker")).to_be_visible()

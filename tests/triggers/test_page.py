@@ -7,20 +7,20 @@ from uuid import UUID
 
 import pytest
 
+from agents.flows.hr.onboarding import hr_onboarding
 from config.env.environment import ROOT
 from runtime.models import Occurrence, Run, Trigger
 from tests.docs.pages import blocks
 from tests.support import commands
 from tests.support.api_client import Caller
-from tests.support.seeds import Cast, object_of, published
+from tests.support.seeds import Cast, published
 
 PAGE = ROOT / "docs/how-to/schedule-runs.md"
 
 
 @pytest.fixture
 def hiring(by_hand: None, cast: Cast) -> None:
-    kinds = {"full_name": "string", "username": "string", "security_level": "integer"}
-    published(input_schema=object_of(**{name: {"type": kind} for name, kind in kinds.items()}))
+    published(input_schema=hr_onboarding.input_schema)
 
 
 def test_the_body_on_the_page_makes_a_schedule(hiring: None, cast: Cast) -> None:

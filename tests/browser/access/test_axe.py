@@ -363,7 +363,7 @@ def test_text_of_twice_the_size_does_not_scroll_sideways(desk: Desk, office: Off
     for path in (*LISTS, *pages, f"/a/{office.request(run).id}/"):
         desk.open(path)
         desk.page.evaluate("document.documentElement.style.fontSize = '200%'")
-        for width in (640, 1280):
+        for width in (390, 640, 1280):
             desk.page.set_viewport_size({"width": width, "height": 800})
             assert desk.page.evaluate("document.documentElement.scrollWidth") <= width, path
             if path.startswith("/a/"):
