@@ -206,7 +206,7 @@ class _Pooled(psycopg.Connection[TupleRow]):
         """Execute a statement that returns rows, in its prepared form, and return the first. Raises psycopg.Error."""
         query, names, formats = _number_parameters(statement)
         transformer = self._transformer
-        values = list[object]()
+        values: list[object] = []
         for parameter in names:
             value = parameters[parameter]
             # As psycopg writes a UUID, it would take two functions.
