@@ -198,7 +198,7 @@ def backfill(*, id: UUID, first: object, until: object, actor: Actor) -> int:
         if last > locked.now:
             raise errors.InvalidInput("until", "must not be in the future")
         waiting = occurrences.open_times(locked.connection, id).waiting
-        past = calendar.extended(begin).between(begin, last, MAX_BACKFILL + 1)
+        past = calendar.extend_start(begin).list_times_between(begin, last, MAX_BACKFILL + 1)
         if len(past) + waiting > MAX_BACKFILL:
             raise errors.InvalidInput(
                 "until", f"gives more than {MAX_BACKFILL} times, with those that wait"

@@ -243,8 +243,8 @@ def test_a_run_changed_during_a_claim_is_read_again(own: Connection, run: UUID) 
         finally:
             cursor.execute("DROP SCHEMA trap CASCADE")
     ((made, stored),) = found
-    assert stored.pending_signals().count == 1
-    assert len(stored.pending_signals().due) == 1
+    assert stored.read_pending_signals().count == 1
+    assert len(stored.read_pending_signals().due) == 1
     assert made.previous == "queued"
 
 

@@ -38,7 +38,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Move]
         (tmp_path / "ours.public").write_text(ours.read_text())
         monkeypatch.setattr(settings, "IMPORT_KEYS", (tmp_path / "ours.public",))
         monkeypatch.setattr(settings, "KEYS_DIR", tmp_path / "keys")
-        monkeypatch.setattr(wiring.resolve_catalogue(), "knows", lambda agent: True)
+        monkeypatch.setattr(wiring.resolve_catalogue(), "is_published", lambda agent: True)
         files._read_ring.cache_clear()
         for purpose in purposes.PURPOSES:
             files.ensure(purpose)

@@ -87,7 +87,7 @@ def later(run: UUID) -> None:
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], Any]) -> None:
     """Give workers this clock in place of the database's."""
-    monkeypatch.setattr("runtime.execution.commit.StepWriter.clock", lambda self: clock())
+    monkeypatch.setattr("runtime.execution.commit.StepWriter.read_clock", lambda self: clock())
 
 
 def cancel(run: UUID, reason: str = "enough") -> None:

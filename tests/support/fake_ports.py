@@ -291,10 +291,10 @@ class FakeApprovals(ApprovalStub):
             self.edited[gate] = decision.edit.digest
         return self.fails and decision.verdict is Verdict.EXPIRE
 
-    def version_decided(self, *, agent: str, before: str, after: str, **_: Any) -> str | None:
+    def find_version_decider(self, *, agent: str, before: str, after: str, **_: Any) -> str | None:
         return self.versions.get((agent, before, after))
 
-    def schema_at(self, gate: UUID) -> dict[str, Any] | None:
+    def find_schema(self, gate: UUID) -> dict[str, Any] | None:
         return next((one.schema for one in self.requests if one.gate == gate), None)
 
     def expire(self, gate: UUID) -> None:

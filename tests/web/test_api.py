@@ -163,7 +163,7 @@ def test_a_fault_of_ours_says_nothing_of_itself(
         (errors.ObjectStoreDown("gone"), (503, "unavailable"), "The object store cannot"),
         (RuntimeError("gone"), (500, "internal"), "Something went wrong"),
     ):
-        for name in ("run_details", "runs_page"):
+        for name in ("run_details", "read_runs_page"):
             monkeypatch.setattr(run_queries, name, _raise(fault))
         caplog.clear()
         answer = ada_api.get("/runs")

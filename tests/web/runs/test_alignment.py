@@ -110,7 +110,7 @@ def test_replies_from_before_a_fork_are_compared_in_neither_run() -> None:
 
 def test_another_version_comes_with_its_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     class Catalogue:
-        def changes_between(self, agent: str, before: str, after: str) -> tuple[AgentChange, ...]:
+        def list_changes(self, agent: str, before: str, after: str) -> tuple[AgentChange, ...]:
             assert (agent, before, after) == ("clerk", "v1", "v2")
             return (AgentChange(part="instructions", before="Pay.", after="Pay soon.", asks=True),)
 

@@ -341,7 +341,7 @@ def test_a_step_opens_without_the_rows_of_the_others(
     ada: Client, suspended: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_pane = {"HX-Request": "true", "HX-Target": "step"}
-    for name in ("timeline_of", "transcript_of", "map_of", "usage_of"):
+    for name in ("build_timeline", "build_transcript", "build_map", "compute_budget_usage"):
         monkeypatch.setattr(run_page, name, None)  # none is called
     page = text_of(ada.get(f"/runs/{suspended}/?page=1&step=0.c1.0/c2.0", headers=in_pane))
     has(page, 'href="?page=1#r', "Set privileges")
