@@ -20,8 +20,8 @@ from tests.support.people import newcomer
 
 AGENT = "hr_onboarding_single"
 NOTE = (
-    "{processes} worker processes of as many threads on each side. Directory and mailbox share the machine; the"
-    " processor time is without theirs."
+    "{processes} worker processes of as many threads on each side. The processor time is without directory and"
+    " mailbox. Ours asks the directory for two previews."
 )
 
 
