@@ -1,10 +1,12 @@
 """axe-core on the open page, at a desk and on a phone, in the light and in the dark.
 
 Rules of colours take most of the time, and depend on computed styles alone. So they look only at elements whose styles,
-with their parent's and with the backgrounds behind them, no page before had.
+with their parent's and with the backgrounds behind them, no page before had. The other rules check each page at the
+desk, and on the phone the first page of each address.
 """
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 
 from axe_playwright_python.base import AXE_SCRIPT
 
@@ -13,8 +15,8 @@ from tests.browser.conftest import Desk
 STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 OF_COLOURS = ["color-contrast", "link-in-text-block"]
 EVERY_LOOK = [(width, scheme) for width in (1280, 320) for scheme in ("light", "dark")]
-WHOLE = ((1280, "light"), (320, "dark"))  # the looks in which all other rules check the page
-FIRST = EVERY_LOOK[0]
+FIRST, PHONE = EVERY_LOOK[0], EVERY_LOOK[-1]  # the looks in which all other rules check the page
+ID = re.compile(r"[0-9a-f-]{36}|\d+|=[^&]*")
 
 # axe draws conclusions from colours that are still on their way.
 # Each end may start others further down the tree; waiting for frames would depend on the machine.
@@ -83,6 +85,7 @@ class Axe:
 
     desk: Desk
     known: list[str]
+    addresses: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.desk.page.add_init_script(AXE_SCRIPT)
@@ -90,12 +93,15 @@ class Axe:
     def violations(self) -> list[str]:
         """What axe finds on the open page in each look, and whether the page scrolls sideways there."""
         page, found = self.desk.page, list[str]()
+        address = ID.sub("", page.url)
+        wholes = {FIRST} if address in self.addresses else {FIRST, PHONE}
+        self.addresses.add(address)
         for width, scheme in EVERY_LOOK:
             self.desk.look(width, scheme)
             given = {
                 "standards": STANDARDS,
                 "ofColours": OF_COLOURS,
-                "whole": (width, scheme) in WHOLE,
+                "whole": (width, scheme) in wholes,
                 "known": " ".join(self.known),  # a list would take the browser long
             }
             what, across, fresh = page.evaluate(RUN, given)
