@@ -283,7 +283,9 @@ def test_the_second_click_of_a_double_click_decides_nothing_on_the_next_page(
 ) -> None:
     office.start(args={"username": "another", "security_level": 1})
     desk.open(asked)
-    bea.clock.pause_at(timezone.now() - timedelta(days=1))  # or a slow machine makes the second click a late one
+    bea.clock.pause_at(
+        timezone.now() - timedelta(days=1)
+    )  # or a slow machine makes the second click a late one
     approve = bea.get_by_role("button", name="Approve")
     for decided, waits in ((1, 0), (1, 0), (2, 1000)):
         bea.clock.run_for(waits)

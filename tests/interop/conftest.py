@@ -47,7 +47,9 @@ class Desk:
             waiting = self.asked(name, status)
             return waiting if len(waiting) == count else None
 
-        return sorted(until(read, f"{count} requests of {name}"), key=lambda item: str(item["args"]))
+        return sorted(
+            until(read, f"{count} requests of {name}"), key=lambda item: str(item["args"])
+        )
 
     def decide(self, approval: dict[str, Any], verdict: str, reason: str = "") -> None:
         status, answer = self.office.decide("bea", approval, verdict, reason)
