@@ -1,4 +1,4 @@
-"""axe-core on every page in every state, at a desk and on a phone (see `axe`), in the light and the dark: no violations."""
+"""axe-core on every page in every state, at a desk and on a phone, light and dark: no violations. See `axe`."""
 
 import json
 from collections.abc import Callable
