@@ -279,11 +279,13 @@ def _derive_error(exchange: Exchange, problem: BaseException) -> Exception:
     """Return the exception that says what a failure means for the call."""
     while isinstance(problem, BaseExceptionGroup):
         problem = problem.exceptions[0]
-    if exchange.refused is not None and not exchange.sent:
+    # After a deadline only the end of the session is refused.
+    is_late = isinstance(problem, TimeoutError)
+    if exchange.refused is not None and not exchange.sent and not is_late:
         problem = exchange.refused
     if isinstance(problem, DefinitionChanged | NotDone | ToolError):
         return problem
-    if isinstance(problem, TimeoutError):
+    if is_late:
         problem = TimeoutError("no answer in time")
     text = f"{exchange.server.label}: {str(problem)[:QUOTED] or type(problem).__name__}"
     if exchange.status >= 400:
