@@ -201,11 +201,11 @@ class _TextNode:
         return str(value)
 
 
-def _parse_rule(of: _TextNode, problems: list[PolicyInvalid]) -> Rule:
+def _parse_rule(node: _TextNode, problems: list[PolicyInvalid]) -> Rule:
     top = tuple(dict.fromkeys(name.partition(".")[0] for name in SETTINGS))
-    fields = of.fields(("name", *top))
+    fields = node.fields(("name", *top))
     if "name" not in fields:
-        raise of.wrong("must have a name")
+        raise node.wrong("must have a name")
 
     def attempt(act: Callable[[], T], default: T) -> T:
         return _attempt(problems, act, default)
@@ -303,19 +303,19 @@ def _on_expiry(
     """Read the consequence of the last deadline, and the answer if it is one."""
     if "on_expiry" not in fields:
         return OnExpiry.DENY, None
-    of = fields["on_expiry"]
-    if not isinstance(of.node, MappingNode):
-        return OnExpiry(of.read_choice((OnExpiry.DENY, OnExpiry.FAIL))), None
-    settings = of.fields((OnExpiry.ANSWER,))
+    node = fields["on_expiry"]
+    if not isinstance(node.node, MappingNode):
+        return OnExpiry(node.read_choice((OnExpiry.DENY, OnExpiry.FAIL))), None
+    settings = node.fields((OnExpiry.ANSWER,))
     if OnExpiry.ANSWER not in settings:
-        raise of.wrong("must be deny, fail or answer with a value")
+        raise node.wrong("must be deny, fail or answer with a value")
     if "tool" not in match:
-        raise of.wrong("needs match.tool, so that the answer can be compared with its result")
+        raise node.wrong("needs match.tool, so that the answer can be compared with its result")
     return OnExpiry.ANSWER, settings[OnExpiry.ANSWER].read_json()
 
 
-def _parse_seconds(of: _TextNode) -> int:
-    return of.number(MIN_EXPIRY, MAX_EXPIRY)
+def _parse_seconds(node: _TextNode) -> int:
+    return node.number(MIN_EXPIRY, MAX_EXPIRY)
 
 
 def _parse_names(fields: Mapping[str, _TextNode], name: str) -> frozenset[str]:
@@ -343,12 +343,12 @@ def _parse_condition(fields: Mapping[str, _TextNode]) -> str:
     return condition
 
 
-def _parse_texts(of: _TextNode) -> tuple[str, ...]:
-    return tuple(of.texts())
+def _parse_texts(node: _TextNode) -> tuple[str, ...]:
+    return tuple(node.texts())
 
 
-def _parse_required(of: _TextNode) -> bool:
-    return bool(of.read_choice((_REQUIRED,)))
+def _parse_required(node: _TextNode) -> bool:
+    return bool(node.read_choice((_REQUIRED,)))
 
 
 def _read(
@@ -357,7 +357,7 @@ def _read(
     return read(fields[name]) if name in fields else default
 
 
-def _check_names(names: Sequence[str], of: _TextNode) -> None:
+def _check_names(names: Sequence[str], node: _TextNode) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise of.wrong(f"has two rules with the name {name}")
+            raise node.wrong(f"has two rules with the name {name}")

@@ -112,16 +112,16 @@ class VerifiedEntries:
 
 
 def verify_removed(
-    of: VerifiedFile, files: Iterable[bytes], keys: Sequence[bytes]
+    run_file: VerifiedFile, files: Iterable[bytes], keys: Sequence[bytes]
 ) -> VerifiedEntries:
     """Verify the bytes of files that the run's file names. Raises Tampered, which says why."""
-    file_by_digest = {file.digest: file for file in of.removed_to}
+    file_by_digest = {file.digest: file for file in run_file.removed_to}
     rows_by_file: dict[RemovedFile, list[EntryRow]] = {}
     for data in files:
         file = file_by_digest.get(signed_gzip.hash_body(data))
         if file is None:
             raise Tampered("the file of the run names no file of entries with these bytes")
-        rows_by_file[file] = _read_rows(of.run, file, data, keys)
+        rows_by_file[file] = _read_rows(run_file.run, file, data, keys)
     in_order = sorted(rows_by_file, key=lambda file: file.first)
     for earlier, later in pairwise(in_order):
         if later.first <= earlier.last:
@@ -130,7 +130,7 @@ def verify_removed(
         entries=sum(len(rows) for rows in rows_by_file.values()),
         files=tuple(in_order),
         are_whole=_has_all_removed_entries(
-            of, [row for file in in_order for row in rows_by_file[file]]
+            run_file, [row for file in in_order for row in rows_by_file[file]]
         ),
     )
 
@@ -177,17 +177,17 @@ def _read_rows(run: UUID, file: RemovedFile, data: bytes, keys: Sequence[bytes])
     return rows
 
 
-def _has_all_removed_entries(of: VerifiedFile, rows: list[EntryRow]) -> bool:
+def _has_all_removed_entries(run_file: VerifiedFile, rows: list[EntryRow]) -> bool:
     """Return whether these are all removed entries. Raises Tampered if they do not lead to the state after them."""
-    if of.start is None or len(rows) != of.removed:
+    if run_file.start is None or len(rows) != run_file.removed:
         return False
-    now = make_initial_state(of.run)
+    now = make_initial_state(run_file.run)
     try:
         for body, mac in rows:
             entry = codec.decode_entry(body)
             now = step(now, entry.events, head=mac, at=entry.at)
     except (CoreError, RecursionError) as exc:
         raise Tampered(f"the removed entry {now.position + 1} cannot follow: {exc}") from exc
-    if continuations.encode_continuation(now) != continuations.encode_continuation(of.start):
+    if continuations.encode_continuation(now) != continuations.encode_continuation(run_file.start):
         raise Tampered("the removed entries lead to another state than the one that follows them")
     return True

@@ -176,10 +176,10 @@ def build_request(
         )
     call = frame.find(work.call)
     if isinstance(work, PreviewCall):
-        of = _build_tool_request(now, frame, call, work.terms, call.attempt + 1, _NO_APPROVAL)
+        request = _build_tool_request(now, frame, call, work.terms, call.attempt + 1, _NO_APPROVAL)
         is_approved = call.shown is not None
         seconds = PREVIEW_AGAIN_SECONDS if is_approved else PREVIEW_SECONDS
-        return PreviewRequest(of=of, digest=work.terms.digest, deadline=seconds)
+        return PreviewRequest(of=request, digest=work.terms.digest, deadline=seconds)
     assert call.terms is not None  # a call is checked before it is started
     approval = _NO_APPROVAL if call.gate is None else approved.get(call.gate, _NO_APPROVAL)
     return _build_tool_request(now, frame, call, call.terms, work.attempt, approval)
